@@ -1,0 +1,196 @@
+"""One loss and one score, for every task and any module that maps tokens to logits."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from partwise.batch import IGNORE, Batch
+from partwise.errors import ConfigError
+from partwise.layers import take
+from partwise.rows import Row
+from partwise.seeds import generator_for
+from partwise.shapes import Split
+from partwise.tasks import ACCURACY, REAL_ERROR, Metric
+
+CHUNK = 512  # examples scored at once
+
+
+def predict(model: nn.Module, batch: Batch, read_BQ: Tensor | None = None) -> Tensor:
+    """Logits (B, L, V), or (B, Q, V) at `read_BQ`: of the lab's own models and of anybody's module.
+
+    A module without `takes_batch` is called with the tokens alone; an output with `.logits` is unpacked.
+    """
+    if getattr(model, "takes_batch", False):
+        return model(batch, read_BQ)
+    out = model(batch.tokens_BL)
+    logits_BLV = getattr(out, "logits", out)
+    if not isinstance(logits_BLV, Tensor) or logits_BLV.ndim != 3 or logits_BLV.shape[:2] != batch.targets_BL.shape:
+        shape = tuple(logits_BLV.shape) if isinstance(logits_BLV, Tensor) else type(out).__name__
+        raise ConfigError(
+            f"{type(model).__name__} gave {shape}: logits of shape (batch, length, vocabulary) were expected, "
+            f"here ({batch.targets_BL.shape[0]}, {batch.targets_BL.shape[1]}, V)."
+        )
+    return logits_BLV if read_BQ is None else take(logits_BLV, read_BQ)
+
+
+def loss_sum(logits: Tensor, targets: Tensor) -> Tensor:
+    """Summed over scored positions: cross-entropy in nats, or squared error of the first output for real targets.
+
+    Shapes: logits (B, Q, V), targets (B, Q). Divide by the number of scored positions for the mean.
+    """
+    if targets.is_floating_point():
+        scored = ~targets.isnan()
+        return ((logits[..., 0] - targets.nan_to_num()).float() ** 2 * scored).sum()
+    return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten(), ignore_index=IGNORE, reduction="sum")
+
+
+def headline_of(data: Any) -> Metric:
+    """The task's one number."""
+    return getattr(data, "headline", REAL_ERROR if data.shape.real_targets else ACCURACY)
+
+
+def evaluation_batch(data: Any, split: Split, *, n: int, seed: int) -> Batch:
+    """The split's own examples, the same for every model with this seed; a finite task's whole split."""
+    if hasattr(data, "all_of"):
+        return data.all_of(split)
+    return data.sample(n, split=split, generator=generator_for(seed, f"{split} set"))
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a model did on one batch, position by position."""
+
+    hits: Tensor  # (B, Q) bool; for real targets the squared errors
+    scored: Tensor  # (B, Q) bool
+    loss: float  # mean over scored positions, nats or squared error
+
+
+@torch.no_grad()
+def score(model: nn.Module, batch: Batch) -> Scored:
+    """Run the model over the batch in chunks."""
+    training, device = model.training, next(model.parameters()).device
+    model.eval()
+    hits, scored, total = [], [], 0.0
+    read_BQ, targets_BQ = batch.read()
+    try:
+        for start in range(0, len(batch), CHUNK):
+            part = batch.rows(start, start + CHUNK).to(device)
+            read = None if read_BQ is None else read_BQ[start : start + CHUNK].to(device)
+            targets = targets_BQ[start : start + CHUNK].to(device)
+            logits = predict(model, part, read)
+            total += loss_sum(logits, targets).item()
+            right, counted = _hits(_predictions(logits, targets), targets)
+            hits.append(right.cpu())
+            scored.append(counted.cpu())
+    finally:
+        model.train(training)
+    counted = torch.cat(scored)
+    return Scored(torch.cat(hits), counted, total / max(1, int(counted.sum())))
+
+
+def _predictions(logits: Tensor, targets: Tensor) -> Tensor:
+    return logits[..., 0].to(targets.dtype) if targets.is_floating_point() else logits.argmax(-1)
+
+
+def _hits(predicted: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    if targets.is_floating_point():
+        scored = ~targets.isnan()
+        return (predicted - targets.nan_to_num()) ** 2 * scored, scored
+    scored = targets != IGNORE
+    return (predicted == targets) & scored, scored
+
+
+def rows(data: Any, batch: Batch, result: Scored, *, split: Split, step: int) -> Iterator[Row]:
+    """The scores as rows: mean, loss, each stratum, and the floors and ceiling on the very same examples."""
+    base = REAL_ERROR if data.shape.real_targets else ACCURACY
+    n = int(result.scored.sum())
+    yield Row(where=split, quantity=base.name, value=_mean(result.hits, result.scored), n=n, step=step)
+    if base is ACCURACY:
+        yield Row(where=split, quantity="loss", value=result.loss, unit="nat", n=n, step=step)
+        if result.scored.shape[1] > 1:
+            exact_B = (result.hits | ~result.scored).all(-1)
+            yield Row(where=split, quantity="exact_match", value=exact_B.float().mean().item(), n=len(batch), step=step)
+    read_BQ, targets_BQ = batch.read()
+    for name, stratum in batch.strata.items():
+        stratum_BQ = (
+            stratum[:, None].expand_as(result.scored)
+            if stratum.ndim == 1
+            else (stratum if read_BQ is None else stratum.gather(1, read_BQ))
+        )
+        for value in stratum_BQ[result.scored].unique().tolist():
+            member = result.scored & (stratum_BQ == value)
+            where = f"{split}/{name}={value}"
+            yield Row(where=where, quantity=base.name, value=_mean(result.hits, member), n=int(member.sum()), step=step)
+    for name, predicted_BL in data.floors(batch).items():
+        predicted = predicted_BL if read_BQ is None else predicted_BL.gather(1, read_BQ)
+        right, scored = _hits(predicted, targets_BQ)
+        yield Row(where=split, quantity=f"{base.name}.floor.{name}", value=_mean(right, scored), n=n, step=step)
+        if base is ACCURACY and scored.shape[1] > 1:
+            exact = (right | ~scored).all(-1).float().mean().item()
+            yield Row(where=split, quantity=f"exact_match.floor.{name}", value=exact, n=len(batch), step=step)
+    metric = headline_of(data)
+    ceiling = metric.perfect if data.ceiling is None else data.ceiling
+    if ceiling is not None:
+        yield Row(where=split, quantity=f"{metric.name}.ceiling", value=ceiling, unit=metric.unit, n=n, step=step)
+
+
+def measure(
+    model: nn.Module, data: Any, batch: Batch, *, split: Split, step: int, counts: Mapping[str, float]
+) -> list[Row]:
+    """Score the model on the batch: all rows of it, with what the task derives from them.
+
+    Args:
+        model: any module that `predict` can call.
+        data: the built task.
+        batch: from `evaluation_batch`.
+        split: which split that is.
+        step: training steps done.
+        counts: {"trainable_parameters": ..., "total_parameters": ...}, for tasks that divide by them.
+    """
+    found = list(rows(data, batch, score(model, batch), split=split, step=step))
+    if hasattr(data, "derived"):
+        measured = {row.quantity: row.value for row in found if row.where == split} | dict(counts)
+        found += [replace(row, where=split, step=step) for row in data.derived(measured)]
+    return found
+
+
+def _mean(values: Tensor, member: Tensor) -> float:
+    count = int(member.sum())
+    return (values.double() * member).sum().item() / count if count else math.nan
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The headline number with what it must be read against."""
+
+    value: float
+    floor: float
+    ceiling: float
+
+    @property
+    def closed(self) -> float:
+        """Share of the way from floor to ceiling: 0 is the floor, 1 the ceiling; nan where they coincide."""
+        span = self.ceiling - self.floor
+        return (self.value - self.floor) / span if span else math.nan
+
+    @property
+    def solved(self) -> bool:
+        """At least 90 % of the way."""
+        return self.closed >= 0.9
+
+
+def headline(metric: Metric, measured: dict[str, float]) -> Headline:
+    """Read the headline out of {quantity: value} of one split; the floor is the best of the task's floors."""
+    floors = [value for name, value in measured.items() if name.startswith(f"{metric.name}.floor.")]
+    best = max if metric.better == "higher" else min
+    default = 0.0 if metric.better == "higher" else math.nan
+    return Headline(
+        value=measured[metric.name],
+        floor=best(floors) if floors else default,
+        ceiling=measured.get(f"{metric.name}.ceiling", math.nan),
+    )

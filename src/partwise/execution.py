@@ -1,0 +1,128 @@
+"""How a run is carried out: the second half of its record. Chosen at the first start and reused on resume."""
+
+import contextlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from partwise.errors import ConfigError
+from partwise.plugins import loaded_hashes
+from partwise.training import Precision
+
+SMALL = 5_000_000  # parameters; below it one thread is the default, since two can be slower next to a busy process
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """Everything that may change the bits of a run and not its meaning.
+
+    Args:
+        precision: of the arithmetic; weights and optimizer stay in float32.
+        threads: of torch.
+        device: cpu, cuda, cuda:1, mps.
+        environment: versions, machine, git state of the code, digests of plug-ins.
+    """
+
+    precision: Precision = "float32"
+    threads: int = 1
+    device: str = "cpu"
+    environment: dict[str, Any] = field(default_factory=dict)
+
+    def to_plain(self) -> dict[str, Any]:
+        """For execution.json."""
+        return asdict(self)
+
+    @contextlib.contextmanager
+    def in_force(self) -> Iterator[None]:
+        """Set the thread count, and put it back."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+def choose_execution(
+    model: nn.Module,
+    *,
+    precision: Literal["float32", "bfloat16", "auto"] = "float32",
+    threads: int | None = None,
+    device: str | None = None,
+) -> Execution:
+    """Fill in what was left open: float32, one thread for small models, the CPU.
+
+    Raises:
+        ConfigError: the device is not there.
+    """
+    chosen = device or "cpu"
+    try:
+        torch.empty(1, device=chosen)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).split("\n")[0].rstrip(".")
+        raise ConfigError(f"device {chosen!r} cannot be used here: {reason}. The CPU always can.") from None
+    if threads is not None and threads < 1:
+        raise ConfigError(f"threads is {threads}: at least 1 was expected.")
+    n_parameters = sum(parameter.numel() for parameter in model.parameters())
+    usual = 1 if n_parameters < SMALL or chosen != "cpu" else os.cpu_count() or 1
+    threads = usual if threads is None else threads
+    if precision == "auto":
+        precision = faster_precision(chosen, threads, width=max(max(p.shape) for p in model.parameters()))
+    return Execution(precision=precision, threads=threads, device=chosen, environment=environment())
+
+
+def faster_precision(device: str, threads: int, *, width: int, seconds: float = 1.0) -> Precision:
+    """Time a matrix product of the model's largest width both ways, in turn, for about a second; take the faster."""
+    with Execution(threads=threads).in_force():
+        a = torch.randn(1024, width, device=device)
+        b = torch.randn(width, min(width, 1024), device=device)
+        spent = {torch.float32: 0.0, torch.bfloat16: 0.0}
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            for dtype in spent:
+                start = time.perf_counter()
+                with torch.autocast(torch.device(device).type, dtype=torch.bfloat16, enabled=dtype is torch.bfloat16):
+                    (a @ b).sum().item()
+                spent[dtype] += time.perf_counter() - start
+    return "bfloat16" if spent[torch.bfloat16] < spent[torch.float32] else "float32"
+
+
+def environment() -> dict[str, Any]:
+    """Versions, machine and code state, for the record."""
+    packages = ("partwise", "torch", "numpy", "safetensors")
+    return {
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in packages},
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "git": _git_state(),
+        "plugins": loaded_hashes(),
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _git_state() -> str | None:
+    """Commit of the code, with "+" where it has uncommitted changes; None outside a checkout."""
+    here = Path(__file__).resolve().parent
+    if not (here.parents[1] / ".git").exists():
+        return None
+    try:
+        ask = ["git", "-C", str(here), "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"]
+        return subprocess.run(ask, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None

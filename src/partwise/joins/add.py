@@ -1,0 +1,52 @@
+"""The residual connection, plain or weighted."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from partwise.joins import JOINS
+from partwise.shapes import MixerSize
+
+
+@JOINS.register("add")
+@dataclass(frozen=True, kw_only=True)
+class Add:
+    """The residual connection of nearly every Transformer: x + y."""
+
+    def out_width(self, width: int) -> int:
+        return width
+
+    def build(self, size: MixerSize, *, generator: torch.Generator) -> nn.Module:
+        return _Weighted(1.0, 1.0)
+
+
+@JOINS.register("scaled")
+@dataclass(frozen=True, kw_only=True)
+class Scaled:
+    """A weighted residual connection: s x + r y. Source: Noci et al. 2023, arXiv:2306.17759 (there s^2 + r^2 = 1).
+
+    Args:
+        s: weight of the stream.
+        r: weight of the sublayer's output.
+    """
+
+    s: float = 0.5**0.5
+    r: float = 0.5**0.5
+
+    def out_width(self, width: int) -> int:
+        return width
+
+    def build(self, size: MixerSize, *, generator: torch.Generator) -> nn.Module:
+        return _Weighted(self.s, self.r)
+
+
+class _Weighted(nn.Module):
+    def __init__(self, s: float, r: float):
+        super().__init__()
+        self.s, self.r = s, r
+
+    def forward(self, x_BLD: Tensor, y_BLD: Tensor) -> Tensor:
+        if self.s == self.r == 1.0:
+            return x_BLD + y_BLD
+        return self.s * x_BLD + self.r * y_BLD

@@ -1,0 +1,56 @@
+"""Layers drawn from a generator. Init law of the lab: weights N(0, 1/fan_in), biases 0, gains 1 (mixit.md 1.6)."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import skip_init
+
+NormKind = Literal["rms", "layer", "none"]
+
+
+def linear(
+    n_in: int, n_out: int, generator: torch.Generator, *, bias: bool = True, std: float | None = None
+) -> nn.Linear:
+    """y = W x + b with W[i, j] ~ Normal(0, std^2) and b = 0.
+
+    Args:
+        n_in: fan-in.
+        n_out: fan-out.
+        generator: draws W, and nothing else.
+        bias: whether there is a b.
+        std: None is the usual, 1 / sqrt(n_in).
+    """
+    layer = skip_init(nn.Linear, n_in, n_out, bias=bias)
+    with torch.no_grad():
+        layer.weight.normal_(0.0, n_in**-0.5 if std is None else std, generator=generator)
+        if bias:
+            layer.bias.zero_()
+    return layer
+
+
+def embedding(n: int, width: int, generator: torch.Generator, *, std: float) -> nn.Embedding:
+    """A table of n rows, each entry ~ Normal(0, std^2)."""
+    table = skip_init(nn.Embedding, n, width)
+    with torch.no_grad():
+        table.weight.normal_(0.0, std, generator=generator)
+    return table
+
+
+def norm(kind: NormKind, width: int) -> nn.Module:
+    """`rms`: g x / sqrt(mean x^2 + 1e-6), as Llama has it. `layer`: with mean and bias. `none`: nothing."""
+    if kind == "rms":
+        return nn.RMSNorm(width, eps=1e-6)
+    if kind == "layer":
+        return nn.LayerNorm(width)
+    return nn.Identity()
+
+
+def take(x_BLD: Tensor, read_BQ: Tensor) -> Tensor:
+    """The rows `read_BQ` of each example: (B, L, D) -> (B, Q, D)."""
+    return x_BLD.gather(1, read_BQ[..., None].expand(-1, -1, x_BLD.shape[-1]))
+
+
+def valid_BL(lengths_B: Tensor, length: int) -> Tensor:
+    """True where a position is in use, bool (B, L)."""
+    return torch.arange(length, device=lengths_B.device) < lengths_B[:, None]

@@ -1,0 +1,211 @@
+"""What learns: short rules over part addresses, for any nn.Module.
+
+    AllBut()                                            everything learns
+    AllBut("blocks.*.token_mixer.query", "...key")      Frozen-QK
+    Only("embed", "positions?", "unembed")              only the embeddings; "?" marks a part that a model may lack
+    Stages((0, AllBut("blocks.*.channel_mixer")), (500, AllBut()))      from step 500 on, everything learns
+
+A pattern names parameters or the modules that hold them (addresses.py). Each pattern must match, so that "all but query
+and key" never silently means "all"; a tied tensor has two addresses, and naming either selects it.
+
+What a change of stage does (held to by tests/test_parts.py and tests/test_training.py): the optimizer holds only what
+learns now; a part that begins to learn starts with fresh moments, bias-corrected from that step; a part that stops
+loses its moments, is not decayed and stays bit for bit as it is; the gradient is clipped over what learns now.
+"""
+
+import difflib
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol
+
+from torch import nn
+
+from partwise.addresses import matches
+from partwise.errors import ConfigError, UnknownAddress
+from partwise.registry import Registry
+
+LEARN_RULES = Registry("learn rule", package=None)
+
+
+class LearnRule(Protocol):
+    """Says which parameters learn at a step."""
+
+    def learning(self, model: nn.Module, step: int = 0) -> set[str]: ...
+
+    def changes(self) -> tuple[int, ...]: ...
+
+
+def aliases(model: nn.Module) -> dict[str, str]:
+    """Each parameter's every address, and the one name that state dicts and records use for it."""
+    first: dict[int, str] = {}
+    return {
+        address: first.setdefault(id(parameter), address)
+        for address, parameter in model.named_parameters(remove_duplicate=False)
+    }
+
+
+def select(model: nn.Module, patterns: tuple[str, ...]) -> set[str]:
+    """The parameters that the patterns name.
+
+    Raises:
+        UnknownAddress: a pattern matches none (and does not end in "?"); the text has the nearest address.
+    """
+    known, chosen = aliases(model), set()
+    for pattern in patterns:
+        found = {name for address, name in known.items() if matches(pattern.removesuffix("?"), address, below=True)}
+        if not found and not pattern.endswith("?"):
+            raise UnknownAddress(f"{pattern!r} names no parameter of this model.{_nearest(pattern, known)}")
+        chosen |= found
+    return chosen
+
+
+def _nearest(pattern: str, known: dict[str, str]) -> str:
+    """' Nearest: ...' among parameters and the modules that hold them, with the pattern's depth first."""
+    places = {".".join(parts[:depth]) for a in known if (parts := a.split(".")) for depth in range(1, len(parts) + 1)}
+    concrete = pattern.removesuffix("?").replace("*", "0")
+    near = difflib.get_close_matches(concrete, sorted(places), n=1, cutoff=0.5)
+    return f" Nearest: {near[0]}." if near else f" There are: {', '.join(sorted({a.split('.')[0] for a in known}))}."
+
+
+class _Patterns:
+    """Equality, hash and repr for the two rules that are a tuple of patterns."""
+
+    patterns: tuple[str, ...]
+
+    def __init__(self, *patterns: str):
+        for pattern in patterns:
+            if not isinstance(pattern, str) or not pattern.strip("?"):
+                raise ConfigError(f"a learn rule is made of address patterns; {pattern!r} is none.")
+        object.__setattr__(self, "patterns", patterns)
+
+    def changes(self) -> tuple[int, ...]:
+        return ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.patterns))})"
+
+
+@LEARN_RULES.register("only")
+@dataclass(frozen=True, init=False, repr=False)
+class Only(_Patterns):
+    """The parts named learn; nothing else does."""
+
+    patterns: tuple[str, ...] = ()
+
+    def learning(self, model: nn.Module, step: int = 0) -> set[str]:
+        if not self.patterns:
+            raise ConfigError("Only() lets nothing learn; name at least one part.")
+        return select(model, self.patterns)
+
+
+@LEARN_RULES.register("all_but")
+@dataclass(frozen=True, init=False, repr=False)
+class AllBut(_Patterns):
+    """Everything learns except the parts named."""
+
+    patterns: tuple[str, ...] = ()
+
+    def learning(self, model: nn.Module, step: int = 0) -> set[str]:
+        learns = set(aliases(model).values()) - select(model, self.patterns)
+        if not learns:
+            raise ConfigError(f"{self!r} leaves nothing to learn.")
+        return learns
+
+
+@dataclass(frozen=True)
+class Stage:
+    """From step `start` on, `rule` says what learns."""
+
+    start: int
+    rule: Annotated[Any, LEARN_RULES]
+
+
+@LEARN_RULES.register("stages")
+@dataclass(frozen=True, init=False, repr=False)
+class Stages:
+    """One rule after another, such as gradual unfreezing: Stages((0, rule), (500, rule), ...)."""
+
+    stages: tuple[Stage, ...] = ()
+
+    def __init__(self, *stages: Stage | tuple[int, LearnRule]):
+        made = tuple(stage if isinstance(stage, Stage) else Stage(*stage) for stage in stages)
+        starts = [stage.start for stage in made]
+        if not made or starts[0] != 0 or any(b <= a for a, b in zip(starts, starts[1:], strict=False)):
+            raise ConfigError(f"stages start at steps {starts}: the first at 0 and each later than the one before.")
+        if any(isinstance(stage.rule, Stages) for stage in made):
+            raise ConfigError("a stage's rule is Only or AllBut, not Stages again.")
+        object.__setattr__(self, "stages", made)
+
+    def learning(self, model: nn.Module, step: int = 0) -> set[str]:
+        return next(stage.rule.learning(model) for stage in reversed(self.stages) if stage.start <= step)
+
+    def changes(self) -> tuple[int, ...]:
+        return tuple(stage.start for stage in self.stages[1:])
+
+    def __repr__(self) -> str:
+        return f"Stages({', '.join(f'({stage.start}, {stage.rule!r})' for stage in self.stages)})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Census:
+    """How many numbers a model holds, and what becomes of each."""
+
+    learned: int
+    frozen: int
+    fixed: int  # in buffers: the random mixing matrix
+    parts: tuple[str, ...]  # what learns, in a few words
+
+    @property
+    def total(self) -> int:
+        """Learned and frozen parameters; buffers are not parameters."""
+        return self.learned + self.frozen
+
+    def __str__(self) -> str:
+        return f"learns {_short(self.learned)} of {_short(self.total)}: {', '.join(self.parts)}"
+
+
+def census(model: nn.Module, rule: LearnRule, *, ever: bool = True) -> Census:
+    """Count parameters by what the rule does with them; `ever` counts what learns at any stage."""
+    steps = (0, *rule.changes()) if ever else (0,)
+    learns = set().union(*(rule.learning(model, step) for step in steps))
+    size = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    learned = sum(size[name] for name in learns)
+    return Census(
+        learned=learned,
+        frozen=sum(size.values()) - learned,
+        fixed=sum(buffer.numel() for buffer in model.buffers()),
+        parts=tuple(_in_words(list(size), learns)),
+    )
+
+
+def _in_words(names: list[str], learns: set[str]) -> list[str]:
+    """What learns, by role: a whole slot by its name, else the roles inside it that learn; blocks that differ by index."""
+    words: list[str] = []
+    roles: dict[str, list[str]] = {}
+    for name in names:
+        roles.setdefault(".".join("*" if part.isdigit() else part for part in name.split(".")), []).append(name)
+    slots: dict[str, list[str]] = {}
+    for role in roles:
+        parts = role.split(".")
+        depth = 3 if parts[0] == "blocks" else 1
+        slots.setdefault(".".join(parts[:depth]), []).append(role)
+    for slot, members in slots.items():
+        inside = [name for role in members for name in roles[role]]
+        if all(name in learns for name in inside):
+            words.append(slot.removeprefix("blocks.*."))
+            continue
+        modules: dict[str, list[str]] = {}
+        for role in members:
+            modules.setdefault(role.rsplit(".", 1)[0] or role, []).extend(roles[role])
+        for module, held in modules.items():
+            on = [name for name in held if name in learns]
+            word = module.rsplit(".", 1)[-1]
+            if len(on) == len(held):
+                words.append(word)
+            elif on:
+                blocks = sorted({name.split(".")[1] for name in on if name.startswith("blocks.")}, key=int)
+                words.append(f"{word} (block {', '.join(blocks)})" if blocks else f"{word} (in part)")
+    return words
+
+
+def _short(count: int) -> str:
+    return f"{count / 1e6:.2f} M" if count >= 10_000 else f"{count:,}"

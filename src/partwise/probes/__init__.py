@@ -1,0 +1,23 @@
+"""Questions put to a model, one file each: a probe looks, never touches, and yields rows.
+
+A config's `measure(model, batch)` yields `Row`s; the run fills in the step and its digest. Probes listen through taps
+and read the batch's marks; none imports a task.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from torch import nn
+
+from partwise.batch import Batch
+from partwise.registry import Registry
+from partwise.rows import Row
+
+
+class Probe(Protocol):
+    """The config of a probe: a frozen dataclass."""
+
+    def measure(self, model: nn.Module, batch: Batch) -> Iterator[Row]: ...
+
+
+PROBES = Registry("probe", package=__name__)

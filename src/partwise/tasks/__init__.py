@@ -1,0 +1,73 @@
+"""What a model is asked to do, one file a task.
+
+A config's `build(seed=...)` gives the data:
+
+    shape          TaskShape: what a model must know of it
+    ceiling        best reachable headline score where it is below the perfect one, else None
+    splits_overlap the reason why train and test are the same on purpose, else None
+    sample(n, split=..., generator=...) -> Batch
+    floors(batch) -> {name: predictions (B, L)}         predictors without the ability, scored beside the model
+    referee(tokens) -> targets                          the right answers for one example, in plain Python
+
+and, where the task has use for it:
+
+    headline       Metric, the one number of the task; ACCURACY if not given (REAL_ERROR for real targets)
+    all_of(split) -> Batch                              a finite task's whole split; evaluation then uses all of it
+    derived(measured) -> Iterator[Row]                  further rows, from the scores and the parameter counts;
+                                                        `where` is filled in by whoever measures
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from partwise.batch import Batch
+from partwise.registry import Registry
+from partwise.rows import Row
+from partwise.shapes import Split, TaskShape
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """What a score is: its name, unit, which way is better, and the bounds that no interval leaves."""
+
+    name: str
+    unit: str = ""
+    better: Literal["higher", "lower"] = "higher"
+    low: float | None = 0.0
+    high: float | None = 1.0
+    perfect: float | None = 1.0
+
+
+ACCURACY = Metric(name="accuracy")
+REAL_ERROR = Metric(name="squared_error", better="lower", high=None, perfect=0.0)
+
+
+class TaskData(Protocol):
+    """A task that is built: ready to be sampled."""
+
+    shape: TaskShape
+    ceiling: float | None
+    splits_overlap: str | None
+
+    def sample(self, n: int, *, split: Split, generator: torch.Generator) -> Batch: ...
+
+    def floors(self, batch: Batch) -> dict[str, Tensor]: ...
+
+
+class Task(Protocol):
+    """The config of a task: a frozen dataclass."""
+
+    def build(self, *, seed: int) -> TaskData: ...
+
+
+class Derives(Protocol):
+    """A task that adds rows of its own."""
+
+    def derived(self, measured: Mapping[str, float]) -> Iterator[Row]: ...
+
+
+TASKS = Registry("task", package=__name__)

@@ -1,0 +1,50 @@
+"""Three splits of an endless task: by a stable hash of the example's own content, so that they never share one."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from partwise.shapes import Split
+
+BUCKETS: dict[Split, tuple[int, int]] = {"test": (0, 1), "validation": (1, 2), "train": (2, 16)}  # sixteenths
+_PRIME = 1_099_511_628_211  # FNV's; the sum wraps at 64 bits, the same on every machine
+
+
+def bucket_of(content_BL: Tensor) -> Tensor:
+    """Which sixteenth each example belongs to, int64 (B,): a polynomial hash of its integers, mixed at the end."""
+    hashed_B = torch.full((len(content_BL),), 1_469_598_103, dtype=torch.int64, device=content_BL.device)
+    for column_B in content_BL.to(torch.int64).unbind(1):
+        hashed_B = (hashed_B ^ (column_B + 0x9E3779B9)) * _PRIME
+        hashed_B = hashed_B ^ (hashed_B >> 29)
+    return ((hashed_B ^ (hashed_B >> 32)) * _PRIME >> 40) & 15
+
+
+def in_split(split: Split, content_BL: Tensor) -> Tensor:
+    """Which examples belong to the split, bool (B,)."""
+    low, high = BUCKETS[split]
+    bucket_B = bucket_of(content_BL)
+    return (bucket_B >= low) & (bucket_B < high)
+
+
+def draw_split(n: int, split: Split, draw: Callable[[int], Tensor]) -> Tensor:
+    """n examples of one split, (n, L): draw, keep those that belong to it, until there are enough.
+
+    Args:
+        n: how many.
+        split: of which sixteenths.
+        draw: gives so many random examples, each row the whole content of one.
+
+    Raises:
+        ValueError: the task is so small that the split is empty (nothing in 200 draws).
+    """
+    low, high = BUCKETS[split]
+    kept, have = [], 0
+    for _ in range(200):
+        content_BL = draw(int((n - have) * 16 / (high - low) * 1.1) + 16)
+        content_BL = content_BL[in_split(split, content_BL)]
+        kept.append(content_BL)
+        have += len(content_BL)
+        if have >= n:
+            return torch.cat(kept)[:n]
+    raise ValueError(f"no example of this task falls into the {split} split: it is too small to be split.")

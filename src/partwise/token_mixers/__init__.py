@@ -1,0 +1,24 @@
+"""Mixers of positions, one file each.
+
+A config's `build(size, generator=...)` gives a module with `forward(x_BLD, lengths_B) -> (B, L, D)`, or None: then the
+block has no such sublayer (no norm, no join). A module that can do less work for a few rows also has
+`forward_at(x_BLD, read_BQ, lengths_B) -> (B, Q, D)`; the block falls back to gathering, so no mixer needs it.
+Draw `value` and `out` first: then they start equal in every mixer that has them.
+"""
+
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from partwise.registry import Registry
+from partwise.shapes import MixerSize
+
+
+class TokenMixer(Protocol):
+    """The config of a mixer of positions: a frozen dataclass."""
+
+    def build(self, size: MixerSize, *, generator: torch.Generator) -> nn.Module | None: ...
+
+
+TOKEN_MIXERS = Registry("token mixer", package=__name__)

@@ -1,0 +1,123 @@
+"""Softmax attention: each output position chooses what it reads, by content. Source: Vaswani et al. 2017,
+arXiv:1706.03762; rotary positions: Su et al. 2021, arXiv:2104.09864; grouped queries: Ainslie et al. 2023,
+arXiv:2305.13245."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from partwise.errors import ConfigError
+from partwise.layers import linear, take, valid_BL
+from partwise.shapes import MixerSize
+from partwise.taps import Tap
+from partwise.token_mixers import TOKEN_MIXERS
+
+
+@TOKEN_MIXERS.register("attention")
+@dataclass(frozen=True, kw_only=True)
+class Attention:
+    """Softmax attention: every position reads from those whose keys fit its query.
+
+        mix = softmax(q k' / sqrt(K) over the positions it may see),    y = out(mix v)
+
+    Args:
+        n_heads: H, heads of the query; K = width / H.
+        n_kv_heads: heads of key and value, shared by groups of query heads; None means H.
+        rope: turn query and key by their position (the position code of Llama).
+        rope_base: wavelengths run from 2 pi to 2 pi * rope_base.
+        qk_scale: the query and key weights start at this times the usual sd, 1/sqrt(width). At width 64 the sd .02 of
+            published code is .16, and frozen queries and keys then stay at the floor (mixit.md 1.1).
+        bias: whether the four maps have one.
+    """
+
+    n_heads: int = 4
+    n_kv_heads: int | None = None
+    rope: bool = True
+    rope_base: float = 10_000.0
+    qk_scale: float = 1.0
+    bias: bool = True
+
+    def build(self, size: MixerSize, *, generator: torch.Generator) -> nn.Module:
+        return _Attention(self, size, generator)
+
+
+class _Attention(nn.Module):
+    def __init__(self, config: Attention, size: MixerSize, generator: torch.Generator):
+        super().__init__()
+        self.n_heads, self.head_width = config.n_heads, size.head_width(config.n_heads)
+        self.n_kv_heads = config.n_heads if config.n_kv_heads is None else config.n_kv_heads
+        if self.n_kv_heads < 1 or self.n_heads % self.n_kv_heads:
+            raise ConfigError(f"{self.n_heads} query heads do not share {self.n_kv_heads} key and value heads evenly.")
+        if config.rope and self.head_width % 2:
+            raise ConfigError(
+                f"rope turns pairs of channels, and a head here has {self.head_width}; or set rope=false."
+            )
+        self.causal, self.rope_base = size.causal, config.rope_base if config.rope else None
+        kv_width, qk_std = self.n_kv_heads * self.head_width, config.qk_scale * size.width**-0.5
+        self.value = linear(size.width, kv_width, generator, bias=config.bias)
+        self.out = linear(size.width, size.width, generator, bias=config.bias)
+        self.query = linear(size.width, size.width, generator, bias=config.bias, std=qk_std)
+        self.key = linear(size.width, kv_width, generator, bias=config.bias, std=qk_std)
+        self.scores, self.mix = Tap(), Tap()
+
+    def forward(self, x_BLD: Tensor, lengths_B: Tensor | None) -> Tensor:
+        length = x_BLD.shape[1]
+        q_BHLK, (k_BHSK, v_BHSK) = self._queries(x_BLD, None), self._keys_and_values(x_BLD)
+        if self.scores.listening or self.mix.listening:
+            everywhere_1L = torch.arange(length, device=x_BLD.device)[None]
+            return self._read(q_BHLK, k_BHSK, v_BHSK, self._visible(everywhere_1L, length, lengths_B))
+        # Padding is on the right, so a causal model never sees it from a position in use.
+        visible = None if self.causal or lengths_B is None else valid_BL(lengths_B, length)[:, None, None]
+        y_BHLK = F.scaled_dot_product_attention(q_BHLK, k_BHSK, v_BHSK, attn_mask=visible, is_causal=self.causal)
+        return self._joined(y_BHLK)
+
+    def forward_at(self, x_BLD: Tensor, read_BQ: Tensor, lengths_B: Tensor | None) -> Tensor:
+        q_BHQK = self._queries(take(x_BLD, read_BQ), read_BQ)
+        return self._read(q_BHQK, *self._keys_and_values(x_BLD), self._visible(read_BQ, x_BLD.shape[1], lengths_B))
+
+    def _queries(self, x_BQD: Tensor, at_BQ: Tensor | None) -> Tensor:
+        return self._turned(self._heads(self.query(x_BQD), self.n_heads), at_BQ)
+
+    def _keys_and_values(self, x_BLD: Tensor) -> tuple[Tensor, Tensor]:
+        k_BHSK = self._turned(self._heads(self.key(x_BLD), self.n_kv_heads), None)
+        v_BHSK = self._heads(self.value(x_BLD), self.n_kv_heads)
+        group = self.n_heads // self.n_kv_heads
+        if group > 1:
+            return k_BHSK.repeat_interleave(group, dim=1), v_BHSK.repeat_interleave(group, dim=1)
+        return k_BHSK, v_BHSK
+
+    def _read(self, q_BHQK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, visible: Tensor) -> Tensor:
+        """The plain way, on which the taps sit."""
+        scores_BHQS = self.scores(q_BHQK @ k_BHSK.mT * self.head_width**-0.5)
+        mix_BHQS = self.mix(scores_BHQS.masked_fill(~visible, float("-inf")).softmax(-1))
+        return self._joined(mix_BHQS.to(v_BHSK.dtype) @ v_BHSK)
+
+    def _visible(self, at_BQ: Tensor, length: int, lengths_B: Tensor | None) -> Tensor:
+        """Which sources a position may see, bool, to be broadcast to (B, H, Q, S)."""
+        source_S = torch.arange(length, device=at_BQ.device)
+        visible_BQS = (
+            source_S <= at_BQ[..., None] if self.causal else torch.ones_like(at_BQ[..., None] + source_S).bool()
+        )
+        if not self.causal and lengths_B is not None:
+            visible_BQS = visible_BQS & valid_BL(lengths_B, length)[:, None]
+        return visible_BQS[:, None]
+
+    def _turned(self, x_BHLK: Tensor, at_BL: Tensor | None) -> Tensor:
+        """Rotary positions: channel pairs (i, i + K/2) turned by position / rope_base^(2i/K)."""
+        if self.rope_base is None:
+            return x_BHLK
+        length, half = x_BHLK.shape[2], x_BHLK.shape[3] // 2
+        at = torch.arange(length, device=x_BHLK.device) if at_BL is None else at_BL[:, None]
+        frequency_K = self.rope_base ** (-torch.arange(half, device=x_BHLK.device, dtype=torch.float64) / half)
+        angle = at[..., None] * frequency_K
+        cos, sin = angle.cos().to(x_BHLK.dtype), angle.sin().to(x_BHLK.dtype)
+        first, second = x_BHLK.split(half, dim=-1)
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+    def _heads(self, x_BLD: Tensor, n_heads: int) -> Tensor:
+        return x_BLD.unflatten(-1, (n_heads, self.head_width)).transpose(1, 2)
+
+    def _joined(self, y_BHLK: Tensor) -> Tensor:
+        return self.out(y_BHLK.transpose(1, 2).flatten(2))

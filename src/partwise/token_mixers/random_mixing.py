@@ -1,0 +1,135 @@
+"""Random fixed mixing, MixiT's: every position reads through a matrix that was drawn once and does not look at the
+input. Source: Dong, Noci, Khodak, Li 2025, arXiv:2506.01115."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from partwise.errors import ConfigError
+from partwise.layers import linear, valid_BL
+from partwise.shapes import MixerSize
+from partwise.taps import Tap
+from partwise.token_mixers import TOKEN_MIXERS
+
+
+@TOKEN_MIXERS.register("random_mixing")
+@dataclass(frozen=True, kw_only=True)
+class RandomMixing:
+    """Random fixed mixing (MixiT): value and out learn, the mixing matrix is a saved random draw.
+
+        mix = I + W - rowmean(W),    y = out(mix v)
+
+    Args:
+        n_heads: H, at least two unless `std` says otherwise; each head has its own matrix.
+        std: (low, high), the range that each head draws the sd of its W from; None is the paper's code's,
+            ((length * head_width) ** -0.5, length ** -0.5).
+        sink: overwrite head 0 by half the identity plus half of the first position, as the published code does and
+            no summary says (mixit.md 1.2).
+        bias: whether value and out have one.
+    """
+
+    n_heads: int = 4
+    std: tuple[float, float] | None = None
+    sink: bool = False
+    bias: bool = True
+
+    def build(self, size: MixerSize, *, generator: torch.Generator) -> nn.Module:
+        return _RandomMixing(self, size, generator)
+
+
+def sample_mixing_matrix(
+    n_heads: int, length: int, *, std: tuple[float, float], causal: bool, generator: torch.Generator
+) -> Float[Tensor, "head length length"]:
+    """Draw one fixed, input-independent mixing matrix per head.
+
+        mix = I + W - rowmean(W),    W[h, i, j] ~ Normal(0, std_h^2) where i may see j
+
+    Row i says how output position i is put together from the source positions. Each row sums to one, so equal tokens
+    pass unchanged; `std=(0, 0)` gives the identity.
+
+    Args:
+        n_heads: H; heads draw independently.
+        length: L, the longest sequence. If causal, a shorter one uses the top-left corner.
+        std: of one entry, a (low, high) pair: each head draws its own, uniformly; usually
+            `((length * head_width) ** -0.5, length ** -0.5)`.
+        causal: zero right of the diagonal, and the row mean runs over the rest.
+        generator: the same state gives the same matrix on the same device.
+
+    Returns:
+        (H, L, L), float32. Keep it as a persistent buffer, so that a checkpoint holds it.
+
+    Raises:
+        ConfigError: std is negative, not finite or not (low, high); n_heads or length is below 1.
+
+    Source: Dong, Noci, Khodak, Li 2025, arXiv:2506.01115, definition of MixiT. Unlike the published code
+    (princeton-pli/MixiT 22ce029): it is saved with the model; the two-way row mean runs over all L (there it divides
+    by i + 1), and a shorter two-way input is centred anew over the positions in use.
+    """
+    low, high = std
+    if not 0 <= low <= high < float("inf"):
+        raise ConfigError(f"std {std} of a mixing matrix: two finite numbers, 0 <= low <= high, were expected.")
+    if n_heads < 1 or length < 1:
+        raise ConfigError(f"a mixing matrix of {n_heads} heads and length {length}: both must be at least 1.")
+    std_H = low + (high - low) * torch.rand(n_heads, generator=generator)
+    w_HLL = torch.randn(n_heads, length, length, generator=generator) * std_H[:, None, None]
+    may_see_LL = torch.ones(length, length)
+    may_see_LL = may_see_LL.tril() if causal else may_see_LL
+    w_HLL = w_HLL * may_see_LL
+    centre_HL1 = w_HLL.sum(-1, keepdim=True) / may_see_LL.sum(-1, keepdim=True)
+    return torch.eye(length) + (w_HLL - centre_HL1) * may_see_LL
+
+
+class _RandomMixing(nn.Module):
+    def __init__(self, config: RandomMixing, size: MixerSize, generator: torch.Generator):
+        super().__init__()
+        self.n_heads, self.head_width = config.n_heads, size.head_width(config.n_heads)
+        if self.n_heads < 2 and config.sink:
+            raise ConfigError("random mixing with a sink needs two heads: the sink takes the only one.")
+        self.causal = size.causal
+        std = config.std or ((size.length * self.head_width) ** -0.5, size.length**-0.5)
+        self.value = linear(size.width, size.width, generator, bias=config.bias)
+        self.out = linear(size.width, size.width, generator, bias=config.bias)
+        self.mix = Tap()
+        mix_HLL = sample_mixing_matrix(config.n_heads, size.length, std=std, causal=size.causal, generator=generator)
+        if config.sink:
+            mix_HLL[0] = 0.5 * torch.eye(size.length)
+            mix_HLL[0, 1:, 0] += 0.5
+        self.register_buffer("mix_HLL", mix_HLL)
+
+    def forward(self, x_BLD: Tensor, lengths_B: Tensor | None) -> Tensor:
+        v_BHSK = self._values(x_BLD)
+        return self._joined(self.mix(self._matrix(x_BLD.shape[1], lengths_B)).to(v_BHSK.dtype) @ v_BHSK)
+
+    def forward_at(self, x_BLD: Tensor, read_BQ: Tensor, lengths_B: Tensor | None) -> Tensor:
+        v_BHSK, mix_BHLS = self._values(x_BLD), self._matrix(x_BLD.shape[1], lengths_B)
+        if mix_BHLS.shape[0] == 1:
+            mix_BHQS = mix_BHLS[0, :, read_BQ].transpose(0, 1)
+        else:
+            index = read_BQ[:, None, :, None].expand(-1, self.n_heads, -1, mix_BHLS.shape[-1])
+            mix_BHQS = mix_BHLS.gather(2, index)
+        return self._joined(mix_BHQS.to(v_BHSK.dtype) @ v_BHSK)
+
+    def _matrix(self, length: int, lengths_B: Tensor | None) -> Tensor:
+        """The matrix for this input, (B or 1, H, L, S): the corner, centred anew where that is needed."""
+        mix_HLS = self.mix_HLL[:, :length, :length]
+        whole = length == self.mix_HLL.shape[1] and lengths_B is None
+        if self.causal or whole:  # a causal row does not depend on what comes later
+            return mix_HLS[None]
+        # Two-way: subtracting a constant of the row from W leaves W - rowmean(W) the same, so the corner can be
+        # centred over the positions in use without keeping W itself.
+        eye_LS = torch.eye(length, device=mix_HLS.device, dtype=mix_HLS.dtype)
+        if lengths_B is None:
+            used_BS = torch.ones(1, length, device=mix_HLS.device, dtype=mix_HLS.dtype)
+        else:
+            used_BS = valid_BL(lengths_B, length).to(mix_HLS.dtype)
+        used = used_BS[:, None, None]
+        w_BHLS = (mix_HLS - eye_LS)[None] * used
+        return eye_LS + (w_BHLS - w_BHLS.sum(-1, keepdim=True) / used.sum(-1, keepdim=True)) * used
+
+    def _values(self, x_BLD: Tensor) -> Tensor:
+        return self.value(x_BLD).unflatten(-1, (self.n_heads, self.head_width)).transpose(1, 2)
+
+    def _joined(self, y_BHLK: Tensor) -> Tensor:
+        return self.out(y_BHLK.transpose(1, 2).flatten(2))

@@ -1,0 +1,322 @@
+"""One loop that trains any module on any task, and stops and starts anywhere without a trace in the numbers."""
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from partwise.batch import Batch
+from partwise.checkpoint import load_tensors, load_weights, save_tensors, weights
+from partwise.errors import ConfigError
+from partwise.evaluation import evaluation_batch, headline, headline_of, loss_sum, measure, predict
+from partwise.parts import LearnRule, census, select
+from partwise.seeds import generator_for
+
+Precision = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartRate:
+    """A part's own rate and decay.
+
+    Args:
+        pattern: of addresses; it must match. Where two patterns name one parameter, the later one decides.
+        lr: peak rate; None keeps the run's.
+        weight_decay: None keeps the run's.
+    """
+
+    pattern: str
+    lr: float | None = None
+    weight_decay: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How a model is trained: AdamW (Loshchilov & Hutter 2019, arXiv:1711.05101), warmup, decay, clipping.
+
+        rate(t) = lr * min(1, (t + 1) / warmup) * decay(t),    t = 0 ... steps - 1
+
+    Args:
+        steps: updates.
+        batch: examples an update.
+        accumulate: pieces the batch is cut into; the gradient is that of the whole batch.
+        lr: peak rate.
+        warmup: steps, never a share: outcomes hang on it (mixit.md 6).
+        decay: after warmup: cosine or linear to zero, or constant.
+        betas: AdamW's.
+        eps: AdamW's.
+        weight_decay: on matrices and tables that learn; gains and biases have none unless `parts` says so.
+        clip: largest norm of the gradient over what learns now; None leaves it.
+        parts: own rates and decay of parts.
+        evaluate_every: steps between two scores on validation; None is a tenth of the steps.
+        validation_size: examples of an endless task's validation set.
+        stop_when_solved: end once two scores in a row are solved (90 % of the way from floor to ceiling).
+    """
+
+    version: ClassVar[int] = 1
+
+    steps: int = 1000
+    batch: int = 128
+    accumulate: int = 1
+    lr: float = 1e-3
+    warmup: int = 80
+    decay: Literal["cosine", "linear", "constant"] = "cosine"
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.001
+    clip: float | None = 1.0
+    parts: tuple[PartRate, ...] = ()
+    evaluate_every: int | None = None
+    validation_size: int = 1000
+    stop_when_solved: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "accumulate", "validation_size"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}: at least 1 was expected.")
+        if self.accumulate > self.batch:
+            raise ConfigError(
+                f"accumulate is {self.accumulate}, more pieces than the batch has examples ({self.batch})."
+            )
+        if self.lr <= 0 or not math.isfinite(self.lr):
+            raise ConfigError(f"lr is {self.lr}: a positive rate was expected.")
+        if self.warmup < 0 or (self.evaluate_every is not None and self.evaluate_every < 1):
+            raise ConfigError("warmup is a number of steps from 0 on, and evaluate_every from 1 on.")
+
+    def rate(self, step: int) -> float:
+        """The learning rate of update `step` as a share of the peak, in closed form."""
+        warm = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
+        done = max(0.0, (step - self.warmup) / max(1, self.steps - self.warmup))
+        shape = {"cosine": 0.5 * (1 + math.cos(math.pi * done)), "linear": 1 - done, "constant": 1.0}
+        return warm * shape[self.decay]
+
+    def evaluates(self, step: int) -> bool:
+        """Whether validation is scored after `step` updates: at each tenth, or as asked, and at the end."""
+        if self.evaluate_every is not None:
+            return step % self.evaluate_every == 0 or step == self.steps
+        return step * 10 // self.steps > (step - 1) * 10 // self.steps
+
+    def logs(self, step: int) -> bool:
+        """Whether the loss is noted after `step` updates: a hundred times, and wherever validation is scored."""
+        return step * 100 // self.steps > (step - 1) * 100 // self.steps or self.evaluates(step)
+
+
+@dataclass
+class Fit:
+    """Where a training stands; all of it travels in the checkpoint."""
+
+    step: int = 0
+    tokens: int = 0  # positions in use that were trained on
+    history: list[dict[str, Any]] = field(default_factory=list)
+    window: list[float] = field(default_factory=list)  # losses since the last entry of the history
+    first_loss: float | None = None
+    diverged: str = ""
+    stopped_early: bool = False
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """What a watcher is told, now and then."""
+
+    step: int
+    steps: int
+    loss: float
+    score: float | None = None
+
+
+def fit(
+    model: nn.Module,
+    data: Any,
+    *,
+    learn: LearnRule,
+    config: TrainConfig,
+    seed: int,
+    precision: Precision = "float32",
+    checkpoint: Path | None = None,
+    checkpoint_seconds: float = 10.0,
+    watch: Callable[[Progress], None] | None = None,
+) -> Fit:
+    """Train the model in place.
+
+    The batch of a step depends on the seed and the step alone, and the checkpoint holds everything else, so a run that
+    was killed and started again ends with the same bits (for an equal precision, thread count and machine).
+
+    Args:
+        model: any module that `evaluation.predict` can call.
+        data: a built task.
+        learn: what learns, at which step.
+        config: the rest.
+        seed: of the data.
+        precision: of the arithmetic; weights and optimizer stay in float32.
+        checkpoint: where to keep the state; resumed from if it is there.
+        checkpoint_seconds: between two writes.
+        watch: is told of the progress.
+
+    Returns:
+        where it ended; `diverged` says at which step and why, if it did.
+    """
+    device = next(model.parameters()).device
+    wanted = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
+    counts = parameter_counts(model, learn)
+    validation, metric = evaluation_batch(data, "validation", n=config.validation_size, seed=seed), headline_of(data)
+    for part in config.parts:
+        select(model, (part.pattern,))
+    with contextlib.ExitStack() as stack:
+        stack.callback(lambda: [p.requires_grad_(wanted[name]) for name, p in model.named_parameters()])
+        stack.enter_context(torch.random.fork_rng(devices=[]))  # a user's dropout draws from the global generator
+        torch.manual_seed(seed)
+        state, optimizer = _resumed(model, learn, config, checkpoint)
+        model.train()
+        started, written = time.perf_counter() - state.seconds, time.perf_counter()
+        last_score = None
+        while state.step < config.steps and not state.diverged and not state.stopped_early:
+            step = state.step
+            if optimizer is None or step in learn.changes():
+                optimizer = optimizer_for(model, learn.learning(model, step), config, before=optimizer)
+            for group in optimizer.param_groups:
+                group["lr"] = group["peak"] * config.rate(step)
+
+            batch = data.sample(config.batch, split="train", generator=generator_for(seed, f"train/{step}"))
+            loss = backward(model, batch, pieces=config.accumulate, device=device, precision=precision)
+            learning = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            norm = nn.utils.clip_grad_norm_(learning, math.inf if config.clip is None else config.clip).item()
+            state.first_loss = loss if state.first_loss is None else state.first_loss
+            if not math.isfinite(loss) or not math.isfinite(norm) or loss > 1000 * max(1.0, state.first_loss):
+                state.diverged = f"diverged at step {step}: loss {loss:.4g}, gradient norm {norm:.4g}"
+                break
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+
+            state.step += 1
+            state.tokens += int(batch.lengths_B.sum()) if batch.lengths_B is not None else batch.targets_BL.numel()
+            state.window.append(loss)
+            if config.logs(state.step):
+                entry = {
+                    "step": state.step,
+                    "loss": sum(state.window) / len(state.window),
+                    "rate": config.lr * config.rate(step),
+                    "gradient_norm": norm,
+                }
+                state.window.clear()
+                if config.evaluates(state.step):
+                    found = measure(model, data, validation, split="validation", step=state.step, counts=counts)
+                    scores = {row.quantity: row.value for row in found if row.where == "validation"}
+                    now = headline(metric, scores)
+                    last_score = now.value
+                    entry["validation"] = {
+                        metric.name: now.value,
+                        "loss": scores.get("loss", now.value),
+                        "solved": now.solved,
+                    }
+                    state.stopped_early = config.stop_when_solved and now.solved and _was_solved(state.history)
+                state.history.append(entry)
+                if watch is not None:
+                    watch(Progress(step=state.step, steps=config.steps, loss=entry["loss"], score=last_score))
+            state.seconds = time.perf_counter() - started
+            if checkpoint is not None and time.perf_counter() - written > checkpoint_seconds:
+                save_checkpoint(checkpoint, model, optimizer, state)
+                written = time.perf_counter()
+        if checkpoint is not None and optimizer is not None:
+            save_checkpoint(checkpoint, model, optimizer, state)
+    return state
+
+
+def parameter_counts(model: nn.Module, learn: LearnRule) -> dict[str, float]:
+    """What a task may divide by."""
+    counted = census(model, learn)
+    return {"trainable_parameters": counted.learned, "total_parameters": counted.total}
+
+
+def _was_solved(history: list[dict[str, Any]]) -> bool:
+    scored = [entry["validation"] for entry in history if "validation" in entry]
+    return bool(scored) and scored[-1]["solved"]
+
+
+def backward(model: nn.Module, batch: Batch, *, pieces: int, device: torch.device, precision: Precision) -> float:
+    """Gradient of the mean loss over the batch's scored positions, added up over pieces of it; the mean loss."""
+    total, count = 0.0, max(1, int(batch.scored_BL.sum()))
+    size = -(-len(batch) // pieces)
+    for start in range(0, len(batch), size):
+        part = batch.rows(start, start + size)
+        read_BQ, targets_BQ = part.read()
+        part, targets_BQ = part.to(device), targets_BQ.to(device)
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16"):
+            logits = predict(model, part, None if read_BQ is None else read_BQ.to(device))
+        loss = loss_sum(logits, targets_BQ) / count
+        loss.backward()
+        total += loss.item()
+    return total
+
+
+def optimizer_for(
+    model: nn.Module, learning: set[str], config: TrainConfig, *, before: torch.optim.AdamW | None = None
+) -> torch.optim.AdamW:
+    """AdamW over what learns, and nothing else.
+
+    What learned before keeps its moments; what begins now starts with fresh ones, its bias correction counted from
+    here; what stops is dropped. `requires_grad` follows.
+    """
+    groups: dict[tuple[float, float], list[Tensor]] = {}
+    chosen = [(part, select(model, (part.pattern,))) for part in config.parts]
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name in learning)
+        if name not in learning:
+            parameter.grad = None
+            continue
+        lr, decay = config.lr, config.weight_decay if parameter.ndim >= 2 else 0.0
+        for part, named in chosen:
+            if name in named:
+                lr = lr if part.lr is None else part.lr
+                decay = decay if part.weight_decay is None else part.weight_decay
+        groups.setdefault((lr, decay), []).append(parameter)
+    optimizer = torch.optim.AdamW(
+        [{"params": held, "lr": lr, "peak": lr, "weight_decay": decay} for (lr, decay), held in groups.items()],
+        betas=config.betas,
+        eps=config.eps,
+        fused=True,
+    )
+    if before is not None:
+        for parameter in before.state:
+            if parameter.requires_grad:
+                optimizer.state[parameter] = before.state[parameter]
+    return optimizer
+
+
+def save_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.AdamW, state: Fit) -> None:
+    """Weights, buffers, moments, the global generator and where the training stands, as one file."""
+    held = {f"model/{name}": tensor for name, tensor in weights(model).items()}
+    for name, parameter in model.named_parameters():
+        for moment, tensor in optimizer.state.get(parameter, {}).items():
+            held[f"optimizer/{name}/{moment}"] = tensor
+    held["generator"] = torch.get_rng_state()
+    save_tensors(path, held, vars(state))
+
+
+def _resumed(
+    model: nn.Module, learn: LearnRule, config: TrainConfig, checkpoint: Path | None
+) -> tuple[Fit, torch.optim.AdamW | None]:
+    if checkpoint is None or not checkpoint.is_file():
+        return Fit(), None
+    held, note = load_tensors(checkpoint)
+    load_weights(model, dict(_below("model/", held)), source=checkpoint)
+    state = Fit(**note)
+    optimizer = optimizer_for(model, learn.learning(model, max(0, state.step - 1)), config)
+    moments = dict(_below("optimizer/", held))
+    for name, parameter in model.named_parameters():
+        own = dict(_below(f"{name}/", moments))
+        if own:
+            device = parameter.device
+            optimizer.state[parameter] = {moment: tensor.to(device) for moment, tensor in own.items()}
+    torch.set_rng_state(held["generator"])
+    return state, optimizer
+
+
+def _below(prefix: str, held: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    return ((name.removeprefix(prefix), tensor) for name, tensor in held.items() if name.startswith(prefix))
