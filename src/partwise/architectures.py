@@ -39,7 +39,7 @@ class Architecture:
             new = from_plain(kind, part, at=f"model.{slot}")
             old = getattr(base, slot)
             if isinstance(part, str) and dataclasses.is_dataclass(new):
-                shared = {name: getattr(old, name) for name in hints(type(new)) if hasattr(old, name)}
+                shared: dict[str, Any] = {name: getattr(old, name) for name in hints(type(new)) if hasattr(old, name)}
                 new = dataclasses.replace(new, **shared)
             made[slot] = new
         if "token_mixer" in made and any(block.token_mixer is not None for block in base.blocks):

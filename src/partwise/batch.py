@@ -37,6 +37,14 @@ class Batch:
             return ~self.targets_BL.isnan()
         return self.targets_BL != IGNORE
 
+    @property
+    def used_BL(self) -> Tensor:
+        """Which positions are in use, not padding, bool (B, L)."""
+        length = self.tokens_BL.shape[1]
+        if self.lengths_B is None:
+            return torch.ones(len(self), length, dtype=torch.bool, device=self.tokens_BL.device)
+        return torch.arange(length, device=self.tokens_BL.device) < self.lengths_B[:, None]
+
     def read(self) -> tuple[Tensor | None, Tensor]:
         """The positions worth computing and their targets, (B, Q) each.
 

@@ -1,7 +1,7 @@
 """Configs to and from plain data: JSON, `--set` on the command line, `vary` in Python.
 
-A config is a frozen dataclass. A field that takes a registered part says so, `Annotated[..., REGISTRY]`, and the part is
-written as {"name": its registered name, its fields ...}. Leaves are checked by pydantic's TypeAdapter.
+A config is a frozen dataclass. A field that takes a registered part says so, `Annotated[..., REGISTRY]`, and the part
+is written as {"name": its name, its fields ...}. Leaves are checked by pydantic's TypeAdapter.
 """
 
 import dataclasses
@@ -27,11 +27,16 @@ def to_plain(config: Any, *, without_defaults: bool = False) -> Any:
     Args:
         config: a config, or a leaf.
         without_defaults: leave out fields that equal their default, and fields outside the digest.
+
+    Raises:
+        ConfigError: a part is not registered, so that its name could not bring it back.
     """
     if dataclasses.is_dataclass(config) and not isinstance(config, type):
-        plain = {"name": config.registered_name} if hasattr(config, "registered_name") else {}
+        own_name = vars(type(config)).get("registered_name")  # not one that is inherited
+        plain = {} if own_name is None else {"name": own_name}
         for field in dataclasses.fields(config):
             value = getattr(config, field.name)
+            _check_parts(hints(type(config))[field.name], value, field.name)
             if without_defaults and (field.metadata.get("digest") is False or _is_default(field, value)):
                 continue
             plain[field.name] = to_plain(value, without_defaults=without_defaults)
@@ -113,8 +118,17 @@ def _optional(kind: Any) -> bool:
     return typing.get_origin(kind) in (types.UnionType, typing.Union) and type(None) in typing.get_args(kind)
 
 
+def _check_parts(kind: Any, value: Any, at: str) -> None:
+    registry, inner = _registry_of(kind)
+    if registry is not None and value is not None:
+        _check_is_part(registry, inner, value, at)
+    elif typing.get_origin(inner) is tuple and isinstance(value, tuple) and typing.get_args(inner)[-1] is Ellipsis:
+        for index, item in enumerate(value):
+            _check_parts(typing.get_args(inner)[0], item, f"{at}.{index}")
+
+
 def _check_is_part(registry: Registry | None, inner: Any, data: Any, at: str) -> None:
-    if registry is not None and not hasattr(data, "registered_name"):
+    if registry is not None and type(data) not in registry:
         raise ConfigError(f"{at or 'this'} is {data!r}, which is not registered as a {registry.kind}.")
     if registry is None and isinstance(inner, type) and not isinstance(data, inner):
         raise ConfigError(f"{at or 'this'} is {data!r}: {inner.__name__} was expected.")
@@ -132,7 +146,7 @@ def _part_from(registry: Registry, inner: Any, data: Any, at: str) -> Any:
 
 
 @functools.cache
-def hints(cls: type) -> dict[str, Any]:
+def hints(cls: Any) -> dict[str, Any]:
     """A config's fields and their annotations."""
     every = typing.get_type_hints(cls, include_extras=True)
     return {field.name: every[field.name] for field in dataclasses.fields(cls)}
@@ -150,7 +164,7 @@ def _dataclass_from(cls: type, data: Any, at: str) -> Any:
 
 def _construct(cls: type, fields: dict[str, Any], at: str) -> Any:
     try:
-        if "__init__" in vars(cls) or not cls.__dataclass_params__.init:  # a rule, made of its patterns: Only("embed")
+        if not cls.__dataclass_params__.init:  # a rule, made of its patterns: Only("embed")
             return cls(*next(iter(fields.values()), ()))
         return cls(**fields)
     except PartwiseError as error:
@@ -202,16 +216,13 @@ def replaced(config: Any, path: str, value: Any, *, at: str = "") -> Any:
         if not key.isdigit() or int(key) >= len(config):
             raise ConfigError(f"{here}: there are {len(config)} of them, counted from 0.")
         changed = list(config)
-        changed[int(key)] = replaced(config[int(key)], rest, value, at=here)
-        return tuple(changed)
+        changed[int(key)] = replaced(config[int(key)], rest, value, at=here) if rest else value
+        return tuple(changed)  # whose new item is checked below, by the annotation of the field that holds it
     if not dataclasses.is_dataclass(config):
         raise ConfigError(f"{here}: {at} is {config!r}, which has nothing inside to set.")
-    cls = type(config)
+    cls: Any = type(config)
     _check_field(cls, key, at)
-    if rest:
-        new = replaced(getattr(config, key), rest, value, at=here)
-    else:
-        new = from_plain(hints(cls)[key], value, at=here)
+    new = from_plain(hints(cls)[key], replaced(getattr(config, key), rest, value, at=here) if rest else value, at=here)
     fields = {name: getattr(config, name) for name in hints(cls)} | {key: new}
     return _construct(cls, fields, at)
 

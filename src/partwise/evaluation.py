@@ -73,7 +73,7 @@ class Scored:
 @torch.no_grad()
 def score(model: nn.Module, batch: Batch) -> Scored:
     """Run the model over the batch in chunks."""
-    training, device = model.training, next(model.parameters()).device
+    training, device = model.training, next(model.parameters(), torch.empty(0)).device
     model.eval()
     hits, scored, total = [], [], 0.0
     read_BQ, targets_BQ = batch.read()

@@ -65,11 +65,7 @@ def choose_execution(
         ConfigError: the device is not there.
     """
     chosen = device or "cpu"
-    try:
-        torch.empty(1, device=chosen)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).split("\n")[0].rstrip(".")
-        raise ConfigError(f"device {chosen!r} cannot be used here: {reason}. The CPU always can.") from None
+    check_device(chosen)
     if threads is not None and threads < 1:
         raise ConfigError(f"threads is {threads}: at least 1 was expected.")
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -78,6 +74,19 @@ def choose_execution(
     if precision == "auto":
         precision = faster_precision(chosen, threads, width=max(max(p.shape) for p in model.parameters()))
     return Execution(precision=precision, threads=threads, device=chosen, environment=environment())
+
+
+def check_device(device: str | None) -> None:
+    """Put a number there.
+
+    Raises:
+        ConfigError: the device is not there, or is no device.
+    """
+    try:
+        torch.empty(1, device=device or "cpu")
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).split("\n")[0].rstrip(".")
+        raise ConfigError(f"device {device!r} cannot be used here: {reason}. The CPU always can.") from None
 
 
 def faster_precision(device: str, threads: int, *, width: int, seconds: float = 1.0) -> Precision:

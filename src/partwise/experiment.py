@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import filelock
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from partwise import configs
@@ -25,7 +26,6 @@ from partwise.probes import PROBES, Probe
 from partwise.records import RunRecord, read_json, write_json, write_text
 from partwise.rows import Row
 from partwise.seeds import generator_for
-from partwise.taps import record, taps
 from partwise.tasks import TASKS, Task
 from partwise.training import Fit, Progress, TrainConfig, backward, fit, parameter_counts
 
@@ -142,6 +142,7 @@ def run(
     *,
     execution: Execution | None = None,
     fresh: bool = False,
+    checkpoint_seconds: float = 10.0,
     watch: Watch | None = None,
 ) -> RunRecord:
     """Train, score and record one experiment; with `out`, go on where an earlier start was stopped.
@@ -151,6 +152,7 @@ def run(
         out: folder that keeps the run; None keeps nothing.
         execution: how to run it; an earlier start's choice is reused. None: float32, one thread if small, CPU.
         fresh: forget an earlier run of the same experiment.
+        checkpoint_seconds: between two checkpoints; what a kill can cost.
         watch: is told of the progress.
 
     Raises:
@@ -160,7 +162,7 @@ def run(
     if out is None:
         data, model = experiment.build()
         execution = execution or choose_execution(model)
-        return _run(experiment, data, model, execution, None, watch)
+        return _run(experiment, data, model, execution, None, checkpoint_seconds, watch)
     place = run_folder(out, experiment)
     with locked(place):
         if fresh:
@@ -177,7 +179,7 @@ def run(
         data, model = experiment.build()
         execution = settled_execution(place, execution or choose_execution(model))
         write_json(place / "experiment.json", configs.to_plain(experiment))
-        return _run(experiment, data, model, execution, place, watch)
+        return _run(experiment, data, model, execution, place, checkpoint_seconds, watch)
 
 
 def run_folder(out: Path | str, experiment: Experiment) -> Path:
@@ -211,7 +213,13 @@ def settled_execution(place: Path, wanted: Execution) -> Execution:
 
 
 def _run(
-    experiment: Experiment, data: Any, model: nn.Module, execution: Execution, place: Path | None, watch: Watch | None
+    experiment: Experiment,
+    data: Any,
+    model: nn.Module,
+    execution: Execution,
+    place: Path | None,
+    checkpoint_seconds: float,
+    watch: Watch | None,
 ) -> RunRecord:
     with execution.in_force():
         record_ = train(
@@ -224,6 +232,7 @@ def _run(
             probes=experiment.probes,
             test_size=experiment.test_size,
             checkpoint=None if place is None else place / "checkpoint.safetensors",
+            checkpoint_seconds=checkpoint_seconds,
             watch=watch,
         )
     record_ = dataclasses.replace(
@@ -254,6 +263,7 @@ def train(
     test_size: int = 4000,
     execution: Execution | None = None,
     checkpoint: Path | None = None,
+    checkpoint_seconds: float = 10.0,
     watch: Watch | None = None,
 ) -> RunRecord:
     """Train any module on a task in place, and score it on the test split beside the task's floors.
@@ -269,6 +279,7 @@ def train(
         test_size: examples of an endless task's test set.
         execution: how to run it.
         checkpoint: keeps the state while it trains; resumed from if it is there.
+        checkpoint_seconds: between two writes of it.
         watch: is told of the progress.
     """
     data = task if hasattr(task, "sample") else task.build(seed=seed)
@@ -285,6 +296,7 @@ def train(
         seed=seed,
         precision=execution.precision,
         checkpoint=checkpoint,
+        checkpoint_seconds=checkpoint_seconds,
         watch=watch,
     )
     rows = [
@@ -352,7 +364,7 @@ def flops_per_example(model: nn.Module, data: Any, learn: LearnRule, config: Tra
     batch = data.sample(n, split="train", generator=generator_for(0, "flops"))
     wanted = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
     counted = []
-    with _plain_path(model):
+    with sdpa_kernel(SDPBackend.MATH):  # plain matrix products: the fused CPU kernel is not counted
         for step in (0, *learn.changes()):
             learns = learn.learning(model, step)
             for name, parameter in model.named_parameters():
@@ -364,27 +376,6 @@ def flops_per_example(model: nn.Module, data: Any, learn: LearnRule, config: Tra
         parameter.requires_grad_(wanted[name])
         parameter.grad = None
     return counted
-
-
-@contextlib.contextmanager
-def _plain_path(model: nn.Module) -> Iterator[None]:
-    """Attention by plain matrix products, which the counter knows on every device: a listening tap sees to it.
-
-    The last block is left alone, since a listener there would make it compute rows that nobody reads.
-    """
-    last = f"blocks.{len(getattr(model, 'blocks', ())) - 1}."
-    names = [address for address in taps_or_none(model) if not address.startswith(last)]
-    with contextlib.ExitStack() as stack:
-        for address in names:
-            stack.enter_context(record(model, address))
-        yield
-
-
-def taps_or_none(model: nn.Module) -> list[str]:
-    """Addresses of the model's taps; none for somebody else's module."""
-    with contextlib.suppress(LookupError):
-        return list(taps(model))
-    return []
 
 
 def _spent(flops: list[tuple[int, float]], steps: int, config: TrainConfig) -> float:

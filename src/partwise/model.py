@@ -6,7 +6,7 @@ The block knows that something mixes positions and something mixes channels, nev
 """
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -108,31 +108,30 @@ class Block(nn.Module):
         self.order, self.width = config.order, size.width
         assert config.token_mixer and config.channel_mixer and config.join and config.norm  # filled in by block()
 
-        def build(slot: str, part, width: int) -> nn.Module | None:
+        def build(slot: str, part: Any, width: int) -> Any:
             here = MixerSize(
                 width=width, length=size.length, causal=size.causal, layer=size.layer, n_layers=size.n_layers
             )
             return part.build(here, generator=generator_for(seed, f"{address}.{slot}"))
 
-        def widened(width: int) -> int:
-            return config.join.out_width(width)
-
         self.token_mixer = build("token_mixer", config.token_mixer, size.width)
         if self.token_mixer is not None:
             self.norm_1 = norm(config.norm, size.width)
             self.join_1 = build("join_1", config.join, size.width)
-            self.width = widened(self.width)
+            self.width = config.join.out_width(self.width)
         channel_width = size.width if config.order == "parallel" else self.width
         self.channel_mixer = build("channel_mixer", config.channel_mixer, channel_width)
         if self.channel_mixer is not None:
             self.norm_2 = norm(config.norm, channel_width)
             self.join_2 = build("join_2", config.join, self.width)
-            self.width = widened(self.width)
+            self.width = config.join.out_width(self.width)
         if config.order == "parallel" and self.width != size.width:
             raise ConfigError("a join that widens the stream needs order=sequential.")
 
     def forward(self, x_BLD: Tensor, lengths_B: Tensor | None, read_BQ: Tensor | None = None) -> Tensor:
-        """(B, L, D) -> (B, L, D'), or (B, Q, D') where only some rows will be read."""
+        """(B, L, D) -> (B, L, D'), or (B, Q, D') where only some rows will be read and no tap listens."""
+        if read_BQ is not None and listening(self):
+            return take(self(x_BLD, lengths_B), read_BQ)
         before_BLD = x_BLD
         if self.token_mixer is not None:
             mixed_BLD = self._mixed(self.norm_1(x_BLD), lengths_B, read_BQ)
@@ -148,7 +147,7 @@ class Block(nn.Module):
     def _mixed(self, x_BLD: Tensor, lengths_B: Tensor | None, read_BQ: Tensor | None) -> Tensor:
         if read_BQ is None:
             return self.token_mixer(x_BLD, lengths_B)
-        if hasattr(self.token_mixer, "forward_at") and not listening(self.token_mixer):
+        if hasattr(self.token_mixer, "forward_at"):
             return self.token_mixer.forward_at(x_BLD, read_BQ, lengths_B)
         return take(self.token_mixer(x_BLD, lengths_B), read_BQ)
 

@@ -14,8 +14,9 @@ loses its moments, is not decayed and stays bit for bit as it is; the gradient i
 """
 
 import difflib
+import itertools
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 from torch import nn
 
@@ -26,6 +27,7 @@ from partwise.registry import Registry
 LEARN_RULES = Registry("learn rule", package=None)
 
 
+@runtime_checkable
 class LearnRule(Protocol):
     """Says which parameters learn at a step."""
 
@@ -129,7 +131,7 @@ class Stages:
     def __init__(self, *stages: Stage | tuple[int, LearnRule]):
         made = tuple(stage if isinstance(stage, Stage) else Stage(*stage) for stage in stages)
         starts = [stage.start for stage in made]
-        if not made or starts[0] != 0 or any(b <= a for a, b in zip(starts, starts[1:], strict=False)):
+        if not made or starts[0] != 0 or any(b <= a for a, b in itertools.pairwise(starts)):
             raise ConfigError(f"stages start at steps {starts}: the first at 0 and each later than the one before.")
         if any(isinstance(stage.rule, Stages) for stage in made):
             raise ConfigError("a stage's rule is Only or AllBut, not Stages again.")
@@ -178,7 +180,7 @@ def census(model: nn.Module, rule: LearnRule, *, ever: bool = True) -> Census:
 
 
 def _in_words(names: list[str], learns: set[str]) -> list[str]:
-    """What learns, by role: a whole slot by its name, else the roles inside it that learn; blocks that differ by index."""
+    """What learns: a whole slot by its name, else the roles inside it that learn; blocks that differ by index."""
     words: list[str] = []
     roles: dict[str, list[str]] = {}
     for name in names:

@@ -1,5 +1,5 @@
-"""Parts from outside the package: `--plugin FILE`, `[tool.partwise] plugins` in the nearest pyproject.toml, and the entry
-point group `partwise.plugins`. A plug-in registers its parts as the lab's own files do."""
+"""Parts from outside the package: `--plugin FILE`, `[tool.partwise] plugins` in the nearest pyproject.toml, and the
+entry point group `partwise.plugins`. A plug-in registers its parts as the lab's own files do."""
 
 import hashlib
 import importlib.metadata

@@ -98,7 +98,7 @@ class RunRecord:
 
 
 def read_records(folder: Path) -> list[RunRecord]:
-    """Every finished or failed run under the folder, in a stable order; a diverged or failed run is a record, not a gap.
+    """Every run under the folder that ended, in a stable order; a diverged or failed one is a record, not a gap.
 
     Raises:
         DamagedFile: no run is there, or one cannot be read.

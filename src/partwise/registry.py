@@ -30,16 +30,23 @@ class Registry:
         """
 
         def add(cls: Part) -> Part:
+            if not cls.__module__.startswith(f"{self._package}."):
+                self._fill()  # a newcomer from outside that takes a name of ours is told so here, not later by our file
             first = self._classes.get(name)
             if first is not None:
                 raise ValueError(
                     f"two {self.kind}s are called {name!r}: in {first.__module__} and in {cls.__module__}."
                 )
-            cls.registered_name = name
+            cls.registered_name = name  # type: ignore[attr-defined]
             self._classes[name] = cls
             return cls
 
         return add
+
+    def __contains__(self, cls: type) -> bool:
+        """Whether this very class is registered here (and not one that inherits from it)."""
+        self._fill()
+        return self._classes.get(vars(cls).get("registered_name", "")) is cls
 
     def names(self) -> list[str]:
         """All names, sorted."""
@@ -62,5 +69,9 @@ class Registry:
     def _fill(self) -> None:
         if not self._filled and self._package is not None:
             for module in pkgutil.iter_modules(importlib.import_module(self._package).__path__):
-                importlib.import_module(f"{self._package}.{module.name}")
+                try:
+                    importlib.import_module(f"{self._package}.{module.name}")
+                except Exception as error:
+                    error.add_note(f"raised while the {self.kind}s were read, in {self._package}.{module.name}.")
+                    raise
             self._filled = True  # only after the last import: else a failed one leaves a catalogue that looks whole

@@ -66,9 +66,10 @@ class MixerSize:
             ConfigError: n_heads is below one or does not divide the width.
         """
         if n_heads < 1 or self.width % n_heads:
-            divisors = [h for h in (1, 2, 4, 8, 16, 32, 64, 128) if self.width % h == 0 and h < self.width]
+            divisors = [h for h in range(1, self.width + 1) if self.width % h == 0]
             near = sorted(sorted(divisors, key=lambda h: abs(h - n_heads))[:2])
+            do = "do" if len(near) > 1 else "does"
             raise ConfigError(
-                f"width {self.width} does not divide into {n_heads} heads; {' and '.join(map(str, near))} do."
+                f"width {self.width} does not divide into {n_heads} heads; {' and '.join(map(str, near))} {do}."
             )
         return self.width // n_heads

@@ -44,11 +44,20 @@ def taps(model: nn.Module, pattern: str = "*") -> dict[str, Tap]:
         UnknownAddress: none does; the text lists those that exist.
     """
     every = {address: part for address, part in model.named_modules() if isinstance(part, Tap)}
-    found = {a: tap for a, tap in every.items() if matches(pattern, a) or matches(pattern, a.rsplit(".", 1)[-1])}
+    found = {address: tap for address, tap in every.items() if _named(pattern, address)}
     if not found:
         has = f"This model has: {', '.join(every)}." if every else "This model has none."
         raise UnknownAddress(f"no tap matches {pattern!r}. {has}")
     return found
+
+
+def has_tap(model: nn.Module, pattern: str) -> bool:
+    """Whether any tap matches the pattern: for a probe that does not apply everywhere."""
+    return any(isinstance(part, Tap) and _named(pattern, address) for address, part in model.named_modules())
+
+
+def _named(pattern: str, address: str) -> bool:
+    return matches(pattern, address) or matches(pattern, address.rsplit(".", 1)[-1])
 
 
 @contextmanager
@@ -70,7 +79,7 @@ def record(model: nn.Module, pattern: str) -> Iterator[dict[str, Tensor]]:
 @contextmanager
 def rewrite(model: nn.Module, pattern: str, edit: Listener) -> Iterator[None]:
     """Put `edit(value)` in place of what passes the matching taps; put back on leaving, also after an exception."""
-    with _listeners({tap: edit for tap in taps(model, pattern).values()}):
+    with _listeners(dict.fromkeys(taps(model, pattern).values(), edit)):
         yield
 
 

@@ -198,7 +198,7 @@ def fit(
             state.tokens += int(batch.lengths_B.sum()) if batch.lengths_B is not None else batch.targets_BL.numel()
             state.window.append(loss)
             if config.logs(state.step):
-                entry = {
+                entry: dict[str, Any] = {
                     "step": state.step,
                     "loss": sum(state.window) / len(state.window),
                     "rate": config.lr * config.rate(step),
@@ -263,7 +263,7 @@ def optimizer_for(
     What learned before keeps its moments; what begins now starts with fresh ones, its bias correction counted from
     here; what stops is dropped. `requires_grad` follows.
     """
-    groups: dict[tuple[float, float], list[Tensor]] = {}
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     chosen = [(part, select(model, (part.pattern,))) for part in config.parts]
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in learning)
@@ -283,9 +283,9 @@ def optimizer_for(
         fused=True,
     )
     if before is not None:
-        for parameter in before.state:
-            if parameter.requires_grad:
-                optimizer.state[parameter] = before.state[parameter]
+        for held_before, moments in before.state.items():
+            if held_before.requires_grad:
+                optimizer.state[held_before] = moments
     return optimizer
 
 

@@ -1,0 +1,42 @@
+# Two commands do everything from a fresh clone: `make demo` and `make test`. Both may be run again at any time.
+PYTHON ?= python3
+PY := .venv/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check -q
+
+.PHONY: demo test check smoke format lint types clean
+
+demo: .venv/base.done  ## install, train five architectures on two tasks, print the table (4 minutes on two cores)
+	.venv/bin/partwise reproduce mixit --scale quick --only needle,memorization --out out/demo
+
+test: .venv/dev.done  ## install what the tests use, run them
+	$(PY) -m pytest -n 2
+
+check: lint types test smoke  ## what CI runs
+
+smoke: .venv/base.done  ## one recipe, end to end, at its smallest
+	.venv/bin/partwise reproduce mixit --scale tiny --fresh --out out/smoke
+
+lint: .venv/dev.done
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+types: .venv/dev.done
+	$(PY) -m mypy
+
+format: .venv/dev.done
+	$(PY) -m ruff check --fix-only .
+	$(PY) -m ruff format .
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/base.done: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) install -c constraints.txt -e .
+	touch $@
+
+.venv/dev.done: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) install -c constraints.txt -e ".[dev]"
+	touch $@ .venv/base.done
+
+clean:
+	rm -rf .venv out build dist .pytest_cache .mypy_cache .ruff_cache

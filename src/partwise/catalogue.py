@@ -1,0 +1,77 @@
+"""What `partwise list` shows: every registered part, with its line."""
+
+import dataclasses
+import itertools
+import json
+from typing import Any
+
+from partwise.architectures import architectures
+from partwise.channel_mixers import CHANNEL_MIXERS
+from partwise.configs import hints, to_plain
+from partwise.errors import UnknownName, did_you_mean
+from partwise.joins import JOINS
+from partwise.parts import LEARN_RULES
+from partwise.probes import PROBES
+from partwise.recipes import RECIPES
+from partwise.tasks import TASKS
+from partwise.token_mixers import TOKEN_MIXERS
+
+REGISTRIES = {
+    "tasks": TASKS,
+    "token-mixers": TOKEN_MIXERS,
+    "channel-mixers": CHANNEL_MIXERS,
+    "joins": JOINS,
+    "learn-rules": LEARN_RULES,
+    "probes": PROBES,
+    "recipes": RECIPES,
+}
+
+
+def catalogue(kind: str | None = None) -> list[dict[str, Any]]:
+    """Every part, or those of one kind: {"kind", "name", "summary", "fields": {name: default}}.
+
+    Raises:
+        UnknownName: no such kind.
+    """
+    kinds = ["tasks", "architectures", *[name for name in REGISTRIES if name != "tasks"]]
+    if kind is not None:
+        wanted = kind.replace("_", "-")
+        wanted = wanted if wanted in kinds else f"{wanted}s"
+        if wanted not in kinds:
+            raise UnknownName(
+                f"no kind of part is called {kind!r}.{did_you_mean(kind, kinds)} There are: {', '.join(kinds)}."
+            )
+        kinds = [wanted]
+    return [entry for each in kinds for entry in _entries(each)]
+
+
+def _entries(kind: str) -> list[dict[str, Any]]:
+    if kind == "architectures":
+        return [
+            {"kind": kind, "name": name, "summary": one.summary, "fields": {**one.parts, "learn": to_plain(one.learn)}}
+            for name, one in architectures()
+        ]
+    registry = REGISTRIES[kind]
+    return [
+        {"kind": kind, "name": name, "summary": registry.summary(name), "fields": _fields(registry[name])}
+        for name in registry.names()
+    ]
+
+
+def _fields(cls: type) -> dict[str, Any]:
+    if not dataclasses.is_dataclass(cls):
+        return {}
+    defaults = {field.name: field.default for field in dataclasses.fields(cls)}
+    return {name: None if defaults[name] is dataclasses.MISSING else to_plain(defaults[name]) for name in hints(cls)}
+
+
+def render(entries: list[dict[str, Any]], *, as_json: bool) -> str:
+    """Text, a line a part under a heading a kind; or JSON."""
+    if as_json:
+        return json.dumps(entries, indent=1) + "\n"
+    width = max(len(entry["name"]) for entry in entries)
+    blocks = [
+        "\n".join([kind, *(f"  {entry['name']:<{width}}  {entry['summary']}" for entry in members)])
+        for kind, members in itertools.groupby(entries, key=lambda entry: entry["kind"])
+    ]
+    return "\n\n".join(blocks) + "\n"

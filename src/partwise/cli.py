@@ -1,0 +1,313 @@
+"""The verbs. Nothing heavy is imported until a verb needs it: `partwise --help` answers at once."""
+
+import errno
+import os
+import sys
+import textwrap
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from partwise.errors import ConfigError, PartwiseError, UnknownName, did_you_mean
+
+if TYPE_CHECKING:
+    from partwise.experiment import Experiment
+    from partwise.sweep import Options
+
+app = typer.Typer(
+    name="partwise",
+    help="Which parts of a Transformer must learn, and what does each part do?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Out = Annotated[Path | None, typer.Option("--out", help="Folder that keeps the runs; a second start goes on there.")]
+Seeds = Annotated[str | None, typer.Option("--seeds", help="How many seeds (5), or which (3,7,9).")]
+Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Runs at once. Default: one a core.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Of torch, in each run. Default: 1 below 5 M.")]
+Device = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1, mps. Default: cpu.")]
+Precision = Annotated[str, typer.Option("--precision", help="float32, bfloat16, or auto: the faster one here.")]
+Plugin = Annotated[list[Path] | None, typer.Option("--plugin", help="A Python file that registers your own parts.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Forget what was done before.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would run and how long it takes; run nothing.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any field, such as train.steps=800.")
+]
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[
+        str | None, typer.Argument(help="tasks, token-mixers, architectures, ...; all if left out.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="With every field and its default.")] = False,
+    plugin: Plugin = None,
+    debug: Debug = False,
+) -> None:
+    """What there is: tasks, mixers, joins, architectures, learn rules, probes, recipes; a line each."""
+    _load_plugins(plugin)
+    from partwise.catalogue import catalogue, render
+
+    typer.echo(render(catalogue(kind), as_json=as_json), nl=False)
+
+
+@app.command()
+def run(
+    task: Annotated[str, typer.Argument(help="Name of a task; its quick recipe's sizes are the defaults.")],
+    arch: Annotated[str, typer.Option("--arch", help="Architectures or token mixers, with commas.")] = "standard",
+    settings: Settings = None,
+    learn: Annotated[str | None, typer.Option(help="Only these addresses learn, with commas.")] = None,
+    freeze: Annotated[str | None, typer.Option(help="These addresses stay as drawn as well, with commas.")] = None,
+    seeds: Seeds = None,
+    out: Out = None,
+    jobs: Jobs = None,
+    threads: Threads = None,
+    device: Device = None,
+    precision: Precision = "float32",
+    plugin: Plugin = None,
+    fresh: Fresh = False,
+    dry_run: DryRun = False,
+    debug: Debug = False,
+) -> None:
+    """Train one task under some architectures, and print the table."""
+    files = _load_plugins(plugin)
+    from partwise.compose import experiments_for
+
+    experiments = experiments_for(
+        task, _names(arch), settings or [], learn=_names(learn), freeze=_names(freeze), seeds=_seeds(seeds) or [0]
+    )
+    options = _options(precision, threads, device, fresh, files)
+    _carry_out(experiments, out or Path("out") / task, jobs, options, dry_run)
+
+
+@app.command()
+def reproduce(
+    recipe: Annotated[str, typer.Argument(help="Name of a recipe, such as mixit.")],
+    scale: Annotated[str | None, typer.Option(help="quick, small, paper, ...; default: quick.")] = None,
+    only: Annotated[str | None, typer.Option(help="Tasks, with commas.")] = None,
+    budget: Annotated[str | None, typer.Option(help="Such as 10m: choose seeds and sizes that fit.")] = None,
+    seeds: Seeds = None,
+    out: Out = None,
+    jobs: Jobs = None,
+    threads: Threads = None,
+    device: Device = None,
+    precision: Precision = "float32",
+    plugin: Plugin = None,
+    fresh: Fresh = False,
+    dry_run: DryRun = False,
+    debug: Debug = False,
+) -> None:
+    """Run a paper's comparison at a size that fits your machine, and print the table."""
+    files = _load_plugins(plugin)
+    from partwise.compose import with_seeds, within_budget
+    from partwise.recipes import RECIPES
+    from partwise.sweep import usable_cores
+
+    chosen = RECIPES[recipe]()
+    if budget is not None:
+        if scale is not None or seeds is not None:
+            raise ConfigError("--budget chooses scale and seeds itself; leave out --scale and --seeds.")
+        fit = within_budget(chosen, _names(only), _duration(budget), jobs or usable_cores())
+        typer.echo("\n".join(fit.sentences))
+        experiments, scale = fit.experiments, fit.scale
+    else:
+        scale = scale or "quick"
+        experiments = with_seeds(chosen, scale, _names(only), _seeds(seeds))
+    options = _options(precision, threads, device, fresh, files)
+    _carry_out(experiments, out or Path("out") / f"{recipe}-{scale}", jobs, options, dry_run)
+
+
+@app.command()
+def table(
+    folder: Annotated[Path, typer.Argument(help="A folder of runs.")],
+    format: Annotated[str, typer.Option("--format", help="text, md, csv, latex or json.")] = "text",
+    debug: Debug = False,
+) -> None:
+    """Print the table of a folder of runs: means, intervals, floors, what is retained, and the verdict."""
+    from partwise.records import read_records
+    from partwise.report import render
+
+    typer.echo(render(read_records(folder), format), nl=False)
+
+
+@app.command()
+def figure(
+    folder: Annotated[Path, typer.Argument(help="A folder of runs.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="A png, pdf or svg file.")],
+    debug: Debug = False,
+) -> None:
+    """Draw the table (a dot a seed, floor and ceiling) and the learning curves."""
+    from partwise.records import read_records
+    from partwise.report import draw
+
+    draw(read_records(folder), output)
+    typer.echo(f"figure: {output}")
+
+
+@app.command()
+def compare(
+    a: Annotated[Path, typer.Argument(help="A run, or a folder of runs.")],
+    b: Annotated[Path, typer.Argument(help="Another.")],
+    debug: Debug = False,
+) -> None:
+    """Say what differs between two runs or folders, and the paired difference of their scores."""
+    from partwise.report import compare as compared
+
+    typer.echo(compared(a, b), nl=False)
+
+
+@app.command()
+def new(
+    kind: Annotated[str, typer.Argument(help="token-mixer, task or probe.")],
+    name: Annotated[str, typer.Argument(help="A Python name, such as my_mixer.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the three files.")] = Path(),
+    debug: Debug = False,
+) -> None:
+    """Write a new part that works, its test, and a two-line recipe that runs it."""
+    from partwise.scaffold import write_part
+
+    typer.echo(write_part(kind, name, out), nl=False)
+
+
+def _load_plugins(files: list[Path] | None) -> tuple[str, ...]:
+    from partwise.plugins import load_plugins
+
+    return tuple(str(path) for path in load_plugins(files or [], start=Path.cwd()))
+
+
+def _names(text: str | None) -> list[str]:
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
+def _seeds(text: str | None) -> list[int] | None:
+    """`5` is the seeds 0 to 4; `3,7,9` are these; `3,` is seed 3 alone."""
+    if text is None:
+        return None
+    try:
+        seeds = [int(part) for part in text.split(",") if part.strip()] if "," in text else list(range(int(text)))
+    except ValueError:
+        raise ConfigError(f"--seeds {text}: a number (5) or a list of seeds (3,7,9) was expected.") from None
+    if not seeds or min(seeds) < 0:
+        raise ConfigError(f"--seeds {text}: at least one seed, none below 0, was expected.")
+    return seeds
+
+
+def _duration(text: str) -> float:
+    """`90s`, `10m`, `2h`, or seconds."""
+    size = {"s": 1, "m": 60, "h": 3600}.get(text[-1:], 0)
+    try:
+        seconds = float(text[:-1]) * size if size else float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < float("inf"):
+        raise ConfigError(f"--budget {text}: a time such as 90s, 10m or 2h was expected.")
+    return seconds
+
+
+def _options(precision: str, threads: int | None, device: str | None, fresh: bool, files: tuple[str, ...]) -> "Options":
+    from partwise.sweep import Options
+
+    known = ("float32", "bfloat16", "auto")
+    if precision not in known:
+        near = did_you_mean(precision, known)
+        raise UnknownName(f"--precision {precision}: there is no such precision.{near} There are: {', '.join(known)}.")
+    return Options(precision=precision, threads=threads, device=device, fresh=fresh, plugins=files)  # type: ignore[arg-type]
+
+
+def _carry_out(experiments: "list[Experiment]", out: Path, jobs: int | None, options: "Options", dry_run: bool) -> None:
+    """Check everything, run what is not done, print and keep table and figure."""
+    from partwise.display import Display, plan_text
+    from partwise.execution import check_device
+    from partwise.sweep import run_all, usable_cores
+
+    check_device(options.device)
+    censuses = {experiment.digest: experiment.check() for experiment in experiments}
+    jobs = jobs or max(1, usable_cores() // (options.threads or 1))
+    if dry_run:
+        typer.echo(plan_text(experiments, jobs), nl=False)
+        return
+    _check_writable(out)
+    with Display(experiments, censuses, jobs) as display:
+        records = run_all(experiments, out, jobs=jobs, options=options, watch=display.watch)
+    if display.busy:
+        typer.echo("\n".join(display.busy), err=True)
+    if not records:
+        raise PartwiseError("nothing was run here: another process has all of it.")
+    _publish(out, records)
+    failed = [record for record in records if record.status == "failed"]
+    for record in failed:
+        place = out / "runs" / record.digest / "error.txt"
+        typer.echo(
+            f"failed: {record.task} {record.architecture} seed {record.seed}: {record.detail} ({place})", err=True
+        )
+    if failed:
+        raise typer.Exit(1)
+
+
+def _publish(out: Path, records: list[Any]) -> None:
+    """The table on the screen; table and figure beside the runs."""
+    from partwise.records import write_text
+    from partwise.report import draw, render
+
+    typer.echo(render(records, "text"), nl=False)
+    for suffix, format in (("txt", "text"), ("md", "md"), ("json", "json")):
+        write_text(out / f"table.{suffix}", render(records, format))
+    draw(records, out / "figure.png")
+    typer.echo(f"\ntable:  {out / 'table.md'} (and .txt, .json)\nfigure: {out / 'figure.png'}")
+
+
+def _check_writable(out: Path) -> None:
+    probe = out / ".writable"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe.write_text("")
+        probe.unlink()
+    except OSError as error:
+        raise PartwiseError(f"--out {out} cannot be written: {error.strerror}. Name a folder of your own.") from None
+
+
+def main() -> None:
+    """Run the command line. An error is one paragraph and exit code 2; --debug adds the traceback."""
+    debug = "--debug" in sys.argv
+    try:
+        app(standalone_mode=True)
+    except KeyboardInterrupt:
+        _end("stopped. Finished runs are kept; the same command goes on from the last checkpoints.", 130)
+    except BrokenPipeError:  # `partwise table ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        _end(f"error: {_paragraph(error)}", 2)
+
+
+def _paragraph(error: Exception) -> str:
+    if isinstance(error, PartwiseError):
+        return str(error)
+    if isinstance(error, OSError):
+        where = f" ({error.filename})" if error.filename else ""
+        more = (
+            " Free some space and start again: nothing that was written is lost." if error.errno == errno.ENOSPC else ""
+        )
+        return f"{error.strerror or error}{where}.{more}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return (
+        f"{type(error).__name__}: {error} (raised in {Path(last.filename).name}, line {last.lineno}). "
+        "Finished runs are kept; --debug shows the traceback."
+    )
+
+
+def _end(text: str, code: int) -> None:
+    width = min(100, max(40, os.get_terminal_size().columns if sys.stderr.isatty() else 100))
+    print(textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False), file=sys.stderr)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""What a person sees while runs go on: bars and a table that fills on a terminal, plain lines elsewhere."""
+
+import math
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Table
+
+from partwise.experiment import Experiment
+from partwise.parts import Census
+from partwise.plan import costs, short_time, wall_seconds
+from partwise.records import RunRecord
+from partwise.sweep import Event
+
+QUIET_SECONDS = 20.0  # plain lines: between two words on how far the runs are
+
+
+class Display:
+    """Watches `run_all`. A context manager, so that the terminal is itself again whatever happens."""
+
+    def __init__(self, experiments: Sequence[Experiment], censuses: Mapping[str, Census], jobs: int):
+        self.experiments, self.censuses = experiments, censuses
+        self.total = len({experiment.digest for experiment in experiments})
+        self.jobs = min(jobs, self.total)
+        self.busy: list[str] = []
+        self.console = Console(file=sys.stdout)
+        self.records: list[RunRecord] = []
+        self.kept = 0
+        self.done_of: dict[int, float] = {}  # share done of each run that goes on
+        self.bars: dict[int, TaskID] = {}
+        self.started = self.spoken = time.monotonic()
+        self.introduced: set[str] = set()
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[say]}"),
+            console=self.console,
+        )
+        self.live = Live(console=self.console, refresh_per_second=4, get_renderable=self._picture)
+
+    def __enter__(self) -> "Display":
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.console.is_terminal:
+            self.live.stop()
+
+    def watch(self, event: Event) -> None:
+        """Called by `run_all` for everything that happens."""
+        experiment = self.experiments[event.index]
+        if event.kind == "started":
+            self.done_of[event.index] = 0.0
+            self._introduce(experiment)
+            if self.console.is_terminal:
+                self.bars[event.index] = self.progress.add_task(name_of(experiment), total=1.0, say="starts")
+        elif event.kind == "progress" and event.progress is not None:
+            now = event.progress
+            self.done_of[event.index] = now.step / now.steps
+            score = "" if now.score is None else f"  score {number(now.score)}"
+            if event.index in self.bars:
+                say = f"step {now.step}/{now.steps}  loss {now.loss:.3f}{score}"
+                self.progress.update(self.bars[event.index], completed=now.step / now.steps, say=say)
+            elif time.monotonic() - self.spoken > QUIET_SECONDS:
+                self._say(
+                    f"{name_of(experiment)}: step {now.step}/{now.steps}, loss {now.loss:.3f}{score}; {self._left()}"
+                )
+        else:
+            self._ended(event, experiment)
+
+    def _ended(self, event: Event, experiment: Experiment) -> None:
+        self.done_of.pop(event.index, None)
+        if event.index in self.bars:
+            self.progress.remove_task(self.bars.pop(event.index))
+        if event.kind == "busy":
+            self.busy.append(event.message)
+            return
+        assert event.record is not None
+        self.records.append(event.record)
+        self.kept += event.kind == "kept"
+        if not self.console.is_terminal:
+            how = "done before" if event.kind == "kept" else f"{event.record.seconds:.0f} s; {self._left()}"
+            self._say(f"[{len(self.records)}/{self.total}] {name_of(experiment)}: {outcome(event.record)}, {how}")
+
+    def _introduce(self, experiment: Experiment) -> None:
+        """The head of a run, once for each kind: what of it learns."""
+        kind = f"{experiment.task.registered_name} {experiment.architecture}"  # type: ignore[attr-defined]
+        if kind not in self.introduced:
+            self.introduced.add(kind)
+            self._say(f"{kind}: {self.censuses[experiment.digest]}")
+
+    def _say(self, text: str) -> None:
+        self.spoken = time.monotonic()
+        self.console.print(text, highlight=False, soft_wrap=True)
+
+    def _left(self) -> str:
+        """Time left, from how fast the runs have gone so far."""
+        fresh = len(self.records) - self.kept
+        done = fresh + sum(self.done_of.values())
+        left = self.total - self.kept - done
+        if left <= 0:
+            return "last one" if self.done_of else "all done"
+        if done < 0.05:
+            return "time left: not known yet"
+        return f"about {short_time((time.monotonic() - self.started) / done * left)} left"
+
+    def _picture(self) -> Group:
+        table = Table(box=None, pad_edge=False)
+        arms = list(dict.fromkeys(experiment.architecture for experiment in self.experiments))
+        for head in ("", *arms):
+            table.add_column(head, justify="left" if not head else "right")
+        for task in dict.fromkeys(_place(experiment) for experiment in self.experiments):
+            cells = []
+            for name in arms:
+                digests = {e.digest for e in self.experiments if _place(e) == task and e.architecture == name}
+                scores = [r.value(r.headline["name"]) for r in self.records if r.digest in digests and r.headline]
+                scores = [score for score in scores if not math.isnan(score)]
+                cells.append(f"{number(sum(scores) / len(scores))} ({len(scores)})" if scores else "·")
+            table.add_row(task, *cells)
+        head = f"{len(self.records)} of {self.total} runs, {self._left()}"
+        return Group(table, head, self.progress)
+
+
+def name_of(experiment: Experiment) -> str:
+    """A run in a few words."""
+    return f"{_place(experiment)} {experiment.architecture} seed {experiment.seed}"
+
+
+def _place(experiment: Experiment) -> str:
+    task = experiment.task
+    size = f" m={task.n_pairs}" if hasattr(task, "n_pairs") else ""
+    return f"{task.registered_name}{size}"  # type: ignore[attr-defined]
+
+
+def number(value: float) -> str:
+    """Shares with three digits, large numbers in thousands."""
+    return f"{value / 1000:.1f} k" if abs(value) >= 10_000 else f"{value:.3f}"
+
+
+def outcome(record: RunRecord) -> str:
+    """A finished run's number, or what became of it."""
+    if record.status != "done":
+        return record.detail
+    name = record.headline["name"]
+    return f"{name} {number(record.value(name))}{', stopped early' if record.stopped_early else ''}"
+
+
+def plan_text(experiments: Sequence[Experiment], jobs: int) -> str:
+    """What `--dry-run` prints: each kind of run with its size and time, and the whole."""
+    found = costs(experiments)
+    lines = [
+        f"{'runs':>4}  {'task':<18} {'architecture':<20} {'steps':>7} {'learns / total':>21}"
+        f" {'tokens':>8} {'FLOPs':>8} {'each':>8}"
+    ]
+    groups: dict[tuple[str, str], list[int]] = {}
+    for index, experiment in enumerate(experiments):
+        groups.setdefault((_place(experiment), experiment.architecture), []).append(index)
+    for (task, name), members in groups.items():
+        cost = found[members[0]]
+        share = f"{cost.census.learned:,} / {cost.census.total:,}"
+        lines.append(
+            f"{len(members):>4}  {task:<18} {name:<20} {cost.steps:>7,} {share:>21} {cost.tokens:>8.1e}"
+            f" {cost.flops:>8.1e} {short_time(cost.seconds):>8}"
+        )
+    tokens, flops = sum(cost.tokens for cost in found), sum(cost.flops for cost in found)
+    lines.append(
+        f"{len(experiments)} runs, at most {tokens:.1e} tokens (padding included), {flops:.1e} FLOPs; about "
+        f"{short_time(wall_seconds(found, jobs))} here with {jobs} at a time (timed for a second on this machine, CPU)."
+    )
+    return "\n".join(lines) + "\n"

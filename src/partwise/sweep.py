@@ -1,0 +1,242 @@
+"""Many experiments: one process a run, one thread each, every run kept under its digest, so a second start resumes.
+
+A crash of one run leaves the others and is reported. When the main process goes, however it goes, its runs go too:
+each watches its parent. The server that runs are forked from has torch loaded and has run nothing, which makes a start
+cheap and bit-equal to one from a fresh interpreter (offline.md 6).
+"""
+
+import contextlib
+import datetime
+import multiprocessing as mp
+import os
+import signal
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, Literal
+
+from partwise import configs
+from partwise.errors import PartwiseError
+from partwise.execution import choose_execution
+from partwise.experiment import Busy, Experiment, run, run_folder
+from partwise.plugins import load_plugins
+from partwise.records import RunRecord, write_text
+from partwise.training import Progress
+
+Kind = Literal["started", "progress", "finished", "kept", "busy"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How runs are carried out, as far as it was said; the rest is chosen run by run (execution.py)."""
+
+    precision: Literal["float32", "bfloat16", "auto"] = "float32"
+    threads: int | None = None
+    device: str | None = None
+    fresh: bool = False
+    plugins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something happened to one run.
+
+    Args:
+        kind: started; progress; finished (then `record` is there, whatever its status); kept (it was done before);
+            busy (another process has it).
+        index: the run's place in the list.
+        progress: for kind progress.
+        record: for finished and kept.
+        message: for busy.
+    """
+
+    kind: Kind
+    index: int
+    progress: Progress | None = None
+    record: RunRecord | None = None
+    message: str = ""
+
+
+def run_all(
+    experiments: Sequence[Experiment],
+    out: Path | str,
+    *,
+    jobs: int | None = None,
+    options: Options = Options(),
+    watch: Callable[[Event], None] = lambda event: None,
+) -> list[RunRecord]:
+    """Run what is not done yet, `jobs` at a time, in the order given.
+
+    Args:
+        experiments: what to run; equal ones run once.
+        out: folder that keeps them.
+        jobs: processes at once; None is one for each core that this process may use.
+        options: how.
+        watch: is told of everything that happens.
+
+    Returns:
+        the records of all that finished, diverged or failed, in the order given; runs that another process has are
+        left out.
+
+    Raises:
+        KeyboardInterrupt: after ending all runs; starting again goes on from their checkpoints.
+    """
+    records: dict[int, RunRecord] = {}
+    pending: deque[int] = deque()
+    place_of = {index: run_folder(out, experiment) for index, experiment in enumerate(experiments)}
+    first_of: dict[Path, int] = {}
+    for index, place in place_of.items():
+        if place in first_of:
+            continue
+        first_of[place] = index
+        if (place / "record.json").is_file() and not options.fresh:
+            records[index] = RunRecord.from_file(place / "record.json")
+            watch(Event(kind="kept", index=index, record=records[index]))
+        else:
+            pending.append(index)
+    if pending:
+        Path(out).mkdir(parents=True, exist_ok=True)
+        _run_pending(pending, experiments, Path(out), jobs or usable_cores(), options, watch, records)
+    return [records[first] for index, place in place_of.items() if (first := first_of[place]) in records]
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _run_pending(
+    pending: deque[int],
+    experiments: Sequence[Experiment],
+    out: Path,
+    jobs: int,
+    options: Options,
+    watch: Callable[[Event], None],
+    records: dict[int, RunRecord],
+) -> None:
+    context = _context()
+    running: dict[Connection, tuple[int, Any]] = {}
+    told: set[int] = set()  # runs that said how they ended
+    try:
+        while pending or running:
+            while pending and len(running) < jobs:
+                index = pending.popleft()
+                ours, theirs = context.Pipe(duplex=False)
+                process = context.Process(
+                    target=_child, args=(configs.to_plain(experiments[index]), str(out), options, theirs), daemon=True
+                )
+                process.start()
+                theirs.close()
+                running[ours] = (index, process)
+                watch(Event(kind="started", index=index))
+            for ready in wait(list(running)):
+                assert isinstance(ready, Connection)
+                index, process = running[ready]
+                try:
+                    kind, content = ready.recv()
+                except EOFError:  # it ended; without a word before, it crashed
+                    process.join()
+                    del running[ready]
+                    ready.close()
+                    if index not in told:
+                        records[index] = _crashed(experiments[index], out, process.exitcode)
+                        watch(Event(kind="finished", index=index, record=records[index]))
+                    continue
+                if kind != "progress":
+                    told.add(index)
+                if kind == "progress":
+                    watch(Event(kind="progress", index=index, progress=content))
+                elif kind == "busy":
+                    watch(Event(kind="busy", index=index, message=content))
+                else:
+                    records[index] = content
+                    watch(Event(kind="finished", index=index, record=content))
+    finally:
+        for _, process in running.values():
+            process.terminate()
+        for ours, (_, process) in running.items():
+            process.join(5)
+            if process.is_alive():
+                process.kill()
+                process.join()
+            ours.close()
+
+
+def _context() -> Any:
+    """Forkserver where there is one (Linux, macOS), else spawn."""
+    if "forkserver" not in mp.get_all_start_methods():
+        return mp.get_context("spawn")
+    context = mp.get_context("forkserver")
+    # Building the first optimizer imports torch._dynamo: a second a run, if it is not there already.
+    context.set_forkserver_preload(["torch", "torch._dynamo", "partwise.sweep"])
+    return context
+
+
+def _child(plain: dict[str, Any], out: str, options: Options, pipe: Connection) -> None:
+    """One run in its own process; tells the parent how it goes, and leaves a record whatever happens."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _end_with_parent()
+    load_plugins(options.plugins)
+    experiment = configs.from_plain(Experiment, plain)
+
+    def tell(kind: str, content: Any) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            pipe.send((kind, content))
+
+    try:
+        _, model = experiment.build()
+        execution = choose_execution(model, precision=options.precision, threads=options.threads, device=options.device)
+        del model
+        record = run(
+            experiment, out, execution=execution, fresh=options.fresh, watch=lambda progress: tell("progress", progress)
+        )
+        tell("finished", record)
+    except Busy as error:
+        tell("busy", str(error))
+    except Exception as error:
+        message = str(error) if isinstance(error, PartwiseError) else f"{type(error).__name__}: {error}"
+        tell("finished", _failed(experiment, Path(out), message, traceback.format_exc()))
+
+
+def _end_with_parent() -> None:
+    """Leave when the parent has gone, also by a kill that lets it tell nobody."""
+    parent = mp.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _crashed(experiment: Experiment, out: Path, code: int) -> RunRecord:
+    how = f"exit code {code}"
+    if code < 0:
+        name = signal.Signals(-code).name
+        how = f"{name}, perhaps for want of memory" if name == "SIGKILL" else name
+    return _failed(experiment, out, f"the process of this run ended by {how}", "")
+
+
+def _failed(experiment: Experiment, out: Path, detail: str, trace: str) -> RunRecord:
+    record = RunRecord(
+        digest=experiment.digest,
+        architecture=experiment.architecture,
+        matching=experiment.matching,
+        selection=experiment.selection,
+        experiment=configs.to_plain(experiment),
+        status="failed",
+        detail=detail,
+        finished=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    )
+    place = run_folder(out, experiment)
+    with contextlib.suppress(OSError):  # on a full disk the report on the screen must do
+        write_text(place / "failure.json", record.to_json())
+        write_text(place / "error.txt", trace or detail)
+    return record
