@@ -73,7 +73,9 @@ def test_a_users_dropout_resumes_exactly(tmp_path):
 
     def module():
         torch.manual_seed(1)
-        return nn.Sequential(nn.Embedding(data.shape.vocabulary, 8), nn.Dropout(0.5), nn.Linear(8, data.shape.vocabulary))
+        return nn.Sequential(
+            nn.Embedding(data.shape.vocabulary, 8), nn.Dropout(0.5), nn.Linear(8, data.shape.vocabulary)
+        )
 
     ends = []
     for watch in (None, killed_at(7)):
@@ -81,7 +83,16 @@ def test_a_users_dropout_resumes_exactly(tmp_path):
         for _ in range(2):
             model = module()
             try:
-                fit(model, data, learn=AllBut(), config=one.train, seed=0, checkpoint=path, checkpoint_seconds=0, watch=watch)
+                fit(
+                    model,
+                    data,
+                    learn=AllBut(),
+                    config=one.train,
+                    seed=0,
+                    checkpoint=path,
+                    checkpoint_seconds=0,
+                    watch=watch,
+                )
                 break
             except Killed:
                 continue

@@ -1,5 +1,6 @@
 """What the loop promises: rates in closed form, frozen bits, fresh moments, exact pieces, divergence, early stop."""
 
+import itertools
 import math
 
 import pytest
@@ -203,7 +204,7 @@ def test_it_stops_when_solved_on_validation_twice():
     assert state.stopped_early
     assert state.step < 600
     assert scored[-2:] == [True, True]
-    assert not any(a and b for a, b in zip(scored[:-1], scored[1:-1], strict=False))
+    assert not any(a and b for a, b in itertools.pairwise(scored[:-1]))
 
 
 def test_validation_is_scored_at_nine_tenths_and_at_the_end():

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from partwise.probes.score_spread import ScoreSpread as ScoreSpread
     from partwise.records import RunRecord as RunRecord
     from partwise.records import read_records as read_records
-    from partwise.report import figure as figure
-    from partwise.report import table as table
+    from partwise.report import compare as compare
+    from partwise.report import draw as figure
+    from partwise.report import render as table
     from partwise.rows import Row as Row
     from partwise.shapes import TaskShape as TaskShape
     from partwise.sweep import run_all as run_all
@@ -68,7 +69,7 @@ _HOME = {  # the same at run time; a test holds the two together
     "probes.mix_entropy": ("MixEntropy",),
     "probes.score_spread": ("ScoreSpread",),
     "records": ("RunRecord", "read_records"),
-    "report": ("figure", "table"),
+    "report": ("compare", "draw", "render"),
     "rows": ("Row",),
     "shapes": ("TaskShape",),
     "sweep": ("run_all",),
@@ -81,14 +82,16 @@ _HOME = {  # the same at run time; a test holds the two together
     "token_mixers.uniform": ("Uniform",),
     "training": ("PartRate", "TrainConfig"),
 }
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
-__all__ = sorted(_MODULE_OF)
+_VERBS = {"render": "table", "draw": "figure"}  # called as on the command line
+_PLACE_OF = {_VERBS.get(name, name): (module, name) for module, names in _HOME.items() for name in names}
+__all__ = sorted(_PLACE_OF)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
+    if name not in _PLACE_OF:
         raise AttributeError(f"module 'partwise' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"partwise.{_MODULE_OF[name]}"), name)
+    module, own_name = _PLACE_OF[name]
+    return getattr(importlib.import_module(f"partwise.{module}"), own_name)
 
 
 def __dir__() -> list[str]:

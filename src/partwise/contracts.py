@@ -355,7 +355,8 @@ def a_model_can_be_made_with_the_join(config: Any) -> None:
         for block in model.blocks:
             for _ in range(2):
                 width = config.out_width(width)
-            _require(block.width == width, f"{way}: a block ends {block.width} wide, {width} was expected.")
+            found = getattr(block, "width", None)
+            _require(found == width, f"{way}: a block ends {found} wide, {width} was expected.")
         batch = _tokens(4, LENGTH, lengths=True)
         read_BQ = _reads(4, LENGTH, batch.lengths_B)
         _require_equal(model(batch, read_BQ), take(model(batch), read_BQ), f"{way}: a few rows differ from the whole")
@@ -424,7 +425,7 @@ def the_splits_share_no_example(config: Any) -> None:
     if data.splits_overlap is not None:
         _require(bool(data.splits_overlap.strip()), f"{_name(config)}: splits_overlap gives no reason.")
         return
-    held = {}
+    held: dict[str, set[bytes]] = {}
     for split in SPLITS:
         n = 4000 if split == "train" else 1000
         batch = data.all_of(split) if hasattr(data, "all_of") else _draw(data, n, split)
@@ -651,7 +652,7 @@ def _stirred(module: nn.Module) -> nn.Module:
     """In float64, ready to be evaluated, and every parameter moved, so that a start at zero hides nothing."""
     module.double().eval()
     for name, parameter in module.named_parameters():
-        parameter += 0.1 * torch.randn(parameter.shape, generator=generator_for(1, name), dtype=torch.float64)
+        parameter.add_(torch.randn(parameter.shape, generator=generator_for(1, name), dtype=torch.float64), alpha=0.1)
     return module
 
 
@@ -719,11 +720,11 @@ def _require_gradients(name: str, module: nn.Module, *inputs: Tensor | None) -> 
         (out**2).sum().backward()
     for address, parameter in module.named_parameters():
         grad = parameter.grad
-        _require(grad is not None and bool(grad.isfinite().all()), f"{name}: no finite gradient reaches {address}.")
+        if grad is None or not grad.isfinite().all():
+            raise AssertionError(f"{name}: no finite gradient reaches {address}.")
         # a key's bias shifts every score of a row alike, so only matrices must feel something
-        _require(
-            parameter.ndim < 2 or bool((grad != 0).any()), f"{name}: the gradient of {address} is zero throughout."
-        )
+        felt = parameter.ndim < 2 or bool(grad.any())
+        _require(felt, f"{name}: the gradient of {address} is zero throughout.")
 
 
 def _require_pure(name: str, module: nn.Module, *also: None) -> None:

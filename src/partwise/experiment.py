@@ -21,7 +21,7 @@ from partwise.errors import ConfigError, PartwiseError
 from partwise.evaluation import evaluation_batch, headline_of, measure
 from partwise.execution import Execution, choose_execution
 from partwise.model import ModelConfig, Transformer
-from partwise.parts import LEARN_RULES, AllBut, Census, LearnRule, census
+from partwise.parts import LEARN_RULES, AllBut, Census, LearnRule, census, select
 from partwise.probes import PROBES, Probe
 from partwise.records import RunRecord, read_json, write_json, write_text
 from partwise.rows import Row
@@ -110,6 +110,8 @@ class Experiment:
         _, model = self.build()
         for step in (0, *self.learn.changes()):
             self.learn.learning(model, step)
+        for part in self.train.parts:
+            select(model, (part.pattern,))
         for step in self.learn.changes():
             if step >= self.train.steps:
                 raise ConfigError(f"a stage begins at step {step}, and the run has {self.train.steps} steps.")

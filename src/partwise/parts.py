@@ -14,6 +14,7 @@ loses its moments, is not decayed and stays bit for bit as it is; the gradient i
 """
 
 import difflib
+from collections.abc import Callable
 import itertools
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol, runtime_checkable
@@ -180,33 +181,44 @@ def census(model: nn.Module, rule: LearnRule, *, ever: bool = True) -> Census:
 
 
 def _in_words(names: list[str], learns: set[str]) -> list[str]:
-    """What learns: a whole slot by its name, else the roles inside it that learn; blocks that differ by index."""
-    words: list[str] = []
-    roles: dict[str, list[str]] = {}
+    """What learns, by role: a whole slot by its name, else the modules inside it, with the blocks where these differ."""
+    slots: dict[str, dict[str, list[str]]] = {}
     for name in names:
-        roles.setdefault(".".join("*" if part.isdigit() else part for part in name.split(".")), []).append(name)
-    slots: dict[str, list[str]] = {}
-    for role in roles:
-        parts = role.split(".")
-        depth = 3 if parts[0] == "blocks" else 1
-        slots.setdefault(".".join(parts[:depth]), []).append(role)
-    for slot, members in slots.items():
-        inside = [name for role in members for name in roles[role]]
-        if all(name in learns for name in inside):
-            words.append(slot.removeprefix("blocks.*."))
+        parts = name.split(".")
+        role = [parts[0], *("*" if part.isdigit() else part for part in parts[1:])]
+        slot, module = role[: 3 if role[0] == "blocks" else 1], role[:-1] or role
+        slots.setdefault(".".join(slot), {}).setdefault(".".join(module), []).append(name)
+    words: list[str] = []
+    for slot_, modules in slots.items():
+        if learns.issuperset(name for held in modules.values() for name in held):
+            words.append(slot_.removeprefix("blocks.*."))
             continue
-        modules: dict[str, list[str]] = {}
-        for role in members:
-            modules.setdefault(role.rsplit(".", 1)[0] or role, []).extend(roles[role])
-        for module, held in modules.items():
-            on = [name for name in held if name in learns]
-            word = module.rsplit(".", 1)[-1]
-            if len(on) == len(held):
-                words.append(word)
-            elif on:
-                blocks = sorted({name.split(".")[1] for name in on if name.startswith("blocks.")}, key=int)
-                words.append(f"{word} (block {', '.join(blocks)})" if blocks else f"{word} (in part)")
+        for module_, held in modules.items():
+            inside = module_.removeprefix(f"{slot_}.") if slot_.startswith("blocks.") else module_
+            words += _module_in_words(inside.removeprefix("blocks.*."), held, learns)
     return words
+
+
+def _module_in_words(word: str, held: list[str], learns: set[str]) -> list[str]:
+    """One role's parameters, over all blocks: `query`, `query.bias`, `query (block 1, 2)`, or nothing."""
+    leaves = _grouped(held, lambda name: name.rsplit(".", 1)[-1])
+    blocks = _grouped(held, lambda name: name.split(".")[1] if name.startswith("blocks.") else "")
+    on = {key for key, names in leaves.items() if learns.issuperset(names)}
+    if on == leaves.keys():
+        return [word]
+    if all(learns.isdisjoint(names) for key, names in leaves.items() if key not in on):
+        return [word if leaf == word else f"{word}.{leaf}" for leaf in leaves if leaf in on]
+    here = [key for key, names in blocks.items() if learns.issuperset(names)]
+    if all(learns.isdisjoint(names) for key, names in blocks.items() if key not in here):
+        return [f"{word} (block {', '.join(here)})"]
+    return [f"{word} (in part)"]
+
+
+def _grouped(names: list[str], key: Callable[[str], str]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(key(name), []).append(name)
+    return groups
 
 
 def _short(count: int) -> str:

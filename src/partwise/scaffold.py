@@ -126,7 +126,7 @@ from partwise.batch import Batch
 from partwise.evaluation import predict
 from partwise.probes import PROBES
 from partwise.rows import Row
-from partwise.taps import record
+from partwise.taps import has_tap, record
 
 
 @PROBES.register("{name}")
@@ -135,6 +135,8 @@ class {cls}:
     """One line for `partwise list`: here, the share of the mix that stays on a position itself."""
 
     def measure(self, model: nn.Module, batch: Batch) -> Iterator[Row]:
+        if not has_tap(model, "mix"):
+            return  # somebody else's module, or one that mixes nothing
         with record(model, "mix") as seen, torch.no_grad():
             predict(model, batch)
         for address, mix_BHLS in seen.items():

@@ -4,7 +4,7 @@ A config's `build(size, generator=...)` gives a module with `forward(x_BLD) -> (
 no such sublayer (no norm, no join).
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -13,6 +13,7 @@ from partwise.registry import Registry
 from partwise.shapes import MixerSize
 
 
+@runtime_checkable
 class ChannelMixer(Protocol):
     """The config of a mixer of channels: a frozen dataclass."""
 

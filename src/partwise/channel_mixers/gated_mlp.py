@@ -1,5 +1,6 @@
 """The gated feed-forward of Llama. Source: Shazeer 2020, arXiv:2002.05202 (SwiGLU)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +14,12 @@ from partwise.layers import linear
 from partwise.shapes import MixerSize
 
 Activation = Literal["silu", "gelu", "relu", "identity"]
-ACTIVATIONS = {"silu": F.silu, "gelu": F.gelu, "relu": F.relu, "identity": lambda x: x}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "relu": F.relu,
+    "identity": lambda x: x,
+}
 
 
 def hidden_width(hidden: int | None, size: MixerSize) -> int:

@@ -4,7 +4,7 @@ A config's `build(size, generator=...)` gives a module with `forward(x_BLD, y_BL
 the stream is afterwards, so that a join may widen it.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -13,6 +13,7 @@ from partwise.registry import Registry
 from partwise.shapes import MixerSize
 
 
+@runtime_checkable
 class Join(Protocol):
     """The config of a join: a frozen dataclass."""
 

@@ -5,7 +5,7 @@ and read the batch's marks; none imports a task.
 """
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import nn
 
@@ -14,6 +14,7 @@ from partwise.registry import Registry
 from partwise.rows import Row
 
 
+@runtime_checkable
 class Probe(Protocol):
     """The config of a probe: a frozen dataclass."""
 

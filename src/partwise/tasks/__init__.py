@@ -19,7 +19,7 @@ and, where the task has use for it:
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -46,6 +46,7 @@ ACCURACY = Metric(name="accuracy")
 REAL_ERROR = Metric(name="squared_error", better="lower", high=None, perfect=0.0)
 
 
+@runtime_checkable
 class TaskData(Protocol):
     """A task that is built: ready to be sampled."""
 
@@ -58,12 +59,14 @@ class TaskData(Protocol):
     def floors(self, batch: Batch) -> dict[str, Tensor]: ...
 
 
+@runtime_checkable
 class Task(Protocol):
     """The config of a task: a frozen dataclass."""
 
-    def build(self, *, seed: int) -> TaskData: ...
+    def build(self, *, seed: int) -> Any: ...  # TaskData
 
 
+@runtime_checkable
 class Derives(Protocol):
     """A task that adds rows of its own."""
 

@@ -102,7 +102,8 @@ class NeedleData:
 
     def referee(self, tokens: list[int]) -> list[int]:
         """Read the pairs one after another, as a person would."""
-        value_of, targets = {}, [IGNORE] * len(tokens)
+        value_of: dict[int, int] = {}
+        targets = [IGNORE] * len(tokens)
         for place, token in enumerate(tokens):
             if token >= self.first_query:
                 targets[place] = value_of[token - self.n_keys]

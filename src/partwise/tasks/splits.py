@@ -5,19 +5,32 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from partwise.errors import ConfigError
 from partwise.shapes import Split
 
 BUCKETS: dict[Split, tuple[int, int]] = {"test": (0, 1), "validation": (1, 2), "train": (2, 16)}  # sixteenths
-_PRIME = 1_099_511_628_211  # FNV's; the sum wraps at 64 bits, the same on every machine
+# of splitmix64 (Steele, Lea, Flood 2014), signed; products wrap at 64 bits, the same on every machine
+_FACTORS = (0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64)
 
 
 def bucket_of(content_BL: Tensor) -> Tensor:
-    """Which sixteenth each example belongs to, int64 (B,): a polynomial hash of its integers, mixed at the end."""
-    hashed_B = torch.full((len(content_BL),), 1_469_598_103, dtype=torch.int64, device=content_BL.device)
+    """Which sixteenth each example belongs to, int64 (B,): a hash of its integers, column by column.
+
+    Real numbers go in by their bits.
+    """
+    if content_BL.is_floating_point():
+        content_BL = content_BL.double().view(torch.int64)
+    hashed_B = torch.zeros(len(content_BL), dtype=torch.int64, device=content_BL.device)
     for column_B in content_BL.to(torch.int64).unbind(1):
-        hashed_B = (hashed_B ^ (column_B + 0x9E3779B9)) * _PRIME
-        hashed_B = hashed_B ^ (hashed_B >> 29)
-    return ((hashed_B ^ (hashed_B >> 32)) * _PRIME >> 40) & 15
+        hashed_B = _stirred(hashed_B ^ (column_B + 0x9E3779B9))
+    return hashed_B & 15
+
+
+def _stirred(hashed_B: Tensor) -> Tensor:
+    """Every bit of it depends on every bit: few columns of small numbers must fill all the buckets alike."""
+    for shift, factor in zip((30, 27), _FACTORS, strict=True):
+        hashed_B = (hashed_B ^ (hashed_B >> shift)) * factor
+    return hashed_B ^ (hashed_B >> 31)
 
 
 def in_split(split: Split, content_BL: Tensor) -> Tensor:
@@ -36,7 +49,7 @@ def draw_split(n: int, split: Split, draw: Callable[[int], Tensor]) -> Tensor:
         draw: gives so many random examples, each row the whole content of one.
 
     Raises:
-        ValueError: the task is so small that the split is empty (nothing in 200 draws).
+        ConfigError: the task is so small that the split is empty (nothing in 200 draws).
     """
     low, high = BUCKETS[split]
     kept, have = [], 0
@@ -47,4 +60,4 @@ def draw_split(n: int, split: Split, draw: Callable[[int], Tensor]) -> Tensor:
         have += len(content_BL)
         if have >= n:
             return torch.cat(kept)[:n]
-    raise ValueError(f"no example of this task falls into the {split} split: it is too small to be split.")
+    raise ConfigError(f"no example of this task falls into the {split} split: it is too small to be split.")

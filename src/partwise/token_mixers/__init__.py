@@ -6,7 +6,7 @@ block has no such sublayer (no norm, no join). A module that can do less work fo
 Draw `value` and `out` first: then they start equal in every mixer that has them.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -15,6 +15,7 @@ from partwise.registry import Registry
 from partwise.shapes import MixerSize
 
 
+@runtime_checkable
 class TokenMixer(Protocol):
     """The config of a mixer of positions: a frozen dataclass."""
 

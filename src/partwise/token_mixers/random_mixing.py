@@ -22,11 +22,11 @@ class RandomMixing:
         mix = I + W - rowmean(W),    y = out(mix v)
 
     Args:
-        n_heads: H, at least two unless `std` says otherwise; each head has its own matrix.
+        n_heads: H; each head has its own matrix.
         std: (low, high), the range that each head draws the sd of its W from; None is the paper's code's,
             ((length * head_width) ** -0.5, length ** -0.5).
         sink: overwrite head 0 by half the identity plus half of the first position, as the published code does and
-            no summary says (mixit.md 1.2).
+            no summary says (mixit.md 1.2); it needs two heads.
         bias: whether value and out have one.
     """
 
@@ -87,7 +87,7 @@ class _RandomMixing(nn.Module):
         self.n_heads, self.head_width = config.n_heads, size.head_width(config.n_heads)
         if self.n_heads < 2 and config.sink:
             raise ConfigError("random mixing with a sink needs two heads: the sink takes the only one.")
-        self.causal = size.causal
+        self.causal, self.sink = size.causal, config.sink
         std = config.std or ((size.length * self.head_width) ** -0.5, size.length**-0.5)
         self.value = linear(size.width, size.width, generator, bias=config.bias)
         self.out = linear(size.width, size.width, generator, bias=config.bias)
@@ -96,6 +96,7 @@ class _RandomMixing(nn.Module):
         if config.sink:
             mix_HLL[0] = 0.5 * torch.eye(size.length)
             mix_HLL[0, 1:, 0] += 0.5
+        self.mix_HLL: Tensor
         self.register_buffer("mix_HLL", mix_HLL)
 
     def forward(self, x_BLD: Tensor, lengths_B: Tensor | None) -> Tensor:
@@ -126,7 +127,10 @@ class _RandomMixing(nn.Module):
             used_BS = valid_BL(lengths_B, length).to(mix_HLS.dtype)
         used = used_BS[:, None, None]
         w_BHLS = (mix_HLS - eye_LS)[None] * used
-        return eye_LS + (w_BHLS - w_BHLS.sum(-1, keepdim=True) / used.sum(-1, keepdim=True)) * used
+        centre_BHL1 = w_BHLS.sum(-1, keepdim=True) / used.sum(-1, keepdim=True)
+        if self.sink:  # head 0 is no random draw and has no mean to take off
+            centre_BHL1 = torch.cat((torch.zeros_like(centre_BHL1[:, :1]), centre_BHL1[:, 1:]), dim=1)
+        return eye_LS + (w_BHLS - centre_BHL1) * used
 
     def _values(self, x_BLD: Tensor) -> Tensor:
         return self.value(x_BLD).unflatten(-1, (self.n_heads, self.head_width)).transpose(1, 2)

@@ -1,0 +1,35 @@
+"""Tables, figures and sentences from records of runs. It knows rows and never a model: nothing here imports torch.
+
+render(records, "text" | "md" | "csv" | "latex" | "json")      a table
+draw(records, path)                                            a figure
+compare(a, b)                                                  two runs, or two folders of runs
+cells(records), verdicts(cells), warnings(cells)               what those are made of
+"""
+
+from partwise.report.cell import Cell
+from partwise.report.cells import cells
+from partwise.report.compare import compare
+from partwise.report.figure import draw
+from partwise.report.matching import warnings
+from partwise.report.paper import PaperValue, paper_values
+from partwise.report.statistics import Interval, Retained, Score, interval, retained, wilson
+from partwise.report.table import render
+from partwise.report.verdict import verdicts
+
+__all__ = [
+    "Cell",
+    "Interval",
+    "PaperValue",
+    "Retained",
+    "Score",
+    "cells",
+    "compare",
+    "draw",
+    "interval",
+    "paper_values",
+    "render",
+    "retained",
+    "verdicts",
+    "warnings",
+    "wilson",
+]

@@ -1,0 +1,170 @@
+"""One picture of the runs: above, what each arm reached, seed by seed; below, how it got there."""
+
+import math
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from partwise.errors import ConfigError
+from partwise.records import RunRecord, write_file
+from partwise.report import formats
+from partwise.report.cell import Cell, canonical
+from partwise.report.cells import cells
+from partwise.report.groups import Group, groups
+from partwise.report.paper import paper_values
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SUFFIXES = ("png", "pdf", "svg")
+TITLE = 38  # letters a line
+ACROSS = 4  # panels side by side; more begin a new pair of rows
+# Okabe & Ito 2008, told apart by colour-blind readers; black last
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000")
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#555555",
+    "axes.axisbelow": True,
+    "svg.hashsalt": "partwise",  # the same runs give the same file
+    "svg.fonttype": "path",
+}
+DATELESS: dict[str, dict[str, Any]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+
+
+def draw(records: Iterable[RunRecord], path: Path | str) -> Path:
+    """Draw the runs into a file, whose suffix says which kind; the same runs give the same bytes.
+
+    A panel a task and setting. Above: a dot a seed, a bar for the mean, floor and ceiling as dashed lines, the
+    paper's value as a hollow diamond where the run is of the paper's size. Below: the headline on validation against
+    the step, a line a seed.
+
+    Raises:
+        ConfigError: the suffix is not png, pdf or svg; or there is nothing to draw.
+    """
+    path, records = Path(path), list(records)
+    kind = path.suffix.removeprefix(".").lower()
+    if kind not in SUFFIXES:
+        raise ConfigError(f"a figure ends in {', '.join(f'.{one}' for one in SUFFIXES)}, and {path.name} does not.")
+    found = groups(cells(records))
+    if not found:
+        raise ConfigError("there are no runs to draw.")
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    with matplotlib.rc_context(STYLE):
+        figure = _figure(found, records)
+        FigureCanvasAgg(figure)
+        write_file(path, lambda at: figure.savefig(at, format=kind, dpi=150, metadata=DATELESS[kind]))
+    return path
+
+
+def _figure(found: list[Group], records: list[RunRecord]) -> Any:
+    from matplotlib.figure import Figure
+
+    colours = _colours(found)
+    across = min(ACROSS, len(found))
+    down = math.ceil(len(found) / across)
+    most = max(len(group.arms) for group in found)
+    width = max(5.0, across * max(3.4, 0.62 * most + 1.4))
+    figure = Figure(figsize=(width, 6.4 * down), layout="constrained")
+    axes = figure.subplots(2 * down, across, squeeze=False)
+    by_digest: dict[str, list[RunRecord]] = {}
+    for record in records:
+        by_digest.setdefault(record.digest, []).append(record)
+    for i, group in enumerate(found):
+        row, column = 2 * (i // across), i % across
+        _results(axes[row][column], group, colours)
+        _curves(axes[row + 1][column], group, colours, by_digest)
+    for i in range(len(found), across * down):
+        axes[2 * (i // across)][i % across].set_axis_off()
+        axes[2 * (i // across) + 1][i % across].set_axis_off()
+    return figure
+
+
+def _results(axes: "Axes", group: Group, colours: dict[str, str]) -> None:
+    head = group.any_arm
+    axes.set_ylabel(f"{head.metric} on test")
+    for x, (name, cell) in enumerate(group.arms.items()):
+        n = len(cell.values)
+        places = [x + 0.28 * (2 * i / (n - 1) - 1 if n > 1 else 0) for i in range(n)]
+        axes.scatter(places, cell.values, s=26, color=colours[name], alpha=0.75, linewidths=0, zorder=3)
+        if cell.mean is not None and n > 1:
+            axes.hlines(cell.mean, x - 0.38, x + 0.38, color=colours[name], linewidth=2, zorder=4)
+        if not n:
+            axes.text(x, 0.5, formats.mean(cell), transform=axes.get_xaxis_transform(), rotation=90, ha="center",
+                      va="center", color=colours[name], fontsize=8)  # fmt: skip
+        known = paper_values().get((cell.task, cell.metric, name))
+        if known and known.value is not None and known.fits(cell.experiment):
+            face: dict[str, Any] = {"facecolors": "none", "edgecolors": "#222222"}
+            label = f"paper ({known.status})" if not axes.get_legend_handles_labels()[1] else None
+            axes.scatter([x], [known.value], marker="D", s=46, zorder=5, label=label, **face)
+    legend = bool(axes.get_legend_handles_labels()[1])
+    if legend:  # between title and panel, where no dot is
+        axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 0.98), fontsize=7.5, frameon=False, handletextpad=0.1)
+    title = [group.task, *textwrap.wrap(group.label, TITLE, max_lines=2, placeholder=" …")]
+    axes.set_title("\n".join(title), pad=20 if legend else None)
+    _limits(axes, head)
+    axes.set_xticks(range(len(group.arms)), group.arms, rotation=30, ha="right", rotation_mode="anchor")
+    axes.set_xlim(-0.6, len(group.arms) - 0.4)
+    _scaled(axes, head)
+
+
+def _limits(axes: "Axes", head: Cell) -> None:
+    """Floor and ceiling, named at the right end, outside the panel, where no dot is."""
+    for value, name in ((head.floor, "floor"), (head.ceiling, "ceiling")):
+        if value is not None:
+            axes.axhline(value, linestyle=(0, (4, 3)), linewidth=1, color="#888888", zorder=1)
+            axes.annotate(name, (1, value), (3, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
+                          va="center", fontsize=8, color="#666666", annotation_clip=False)  # fmt: skip
+
+
+def _curves(axes: "Axes", group: Group, colours: dict[str, str], by_digest: dict[str, list[RunRecord]]) -> None:
+    head = group.any_arm
+    for x, (name, cell) in enumerate(group.arms.items()):
+        label: str | None = name
+        for record in (record for digest in dict.fromkeys(cell.runs) for record in by_digest[digest]):
+            scored = [(entry["step"], entry["validation"].get(cell.metric)) for entry in record.history
+                      if "validation" in entry]  # fmt: skip
+            points = [(step, value) for step, value in scored if value is not None and math.isfinite(value)]
+            if points and (record.task, record.architecture) == (cell.task, name):
+                under = 3 - 0.1 * x  # where arms coincide, the first of the legend is the one that is seen
+                line: dict[str, Any] = {"color": colours[name], "linewidth": 1.2, "alpha": 0.85, "zorder": under}
+                axes.plot(*zip(*points, strict=True), label=label, **line)
+                axes.scatter(*points[-1], s=9, color=colours[name], linewidths=0, zorder=under)
+                label = None
+    if not axes.lines:
+        axes.set_axis_off()
+        return
+    axes.set_xlabel("step")
+    axes.set_ylabel(f"{head.metric} on validation")
+    axes.set_xlim(left=0)
+    _limits(axes, head)
+    _scaled(axes, head)
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3, fontsize=7.5, frameon=False,
+                    handlelength=1.2, columnspacing=1.2)  # fmt: skip
+
+
+def _scaled(axes: "Axes", head: Cell) -> None:
+    """Shares from 0 to 1, other numbers from 0 to what was met; a little air above and below."""
+    from matplotlib.ticker import FuncFormatter, NullLocator
+
+    if not head.n:
+        axes.yaxis.set_major_locator(NullLocator())
+        return
+    text = (lambda value, _: f"{value:.3g}") if head.is_share else (lambda value, _: formats.amount(value))
+    axes.yaxis.set_major_formatter(FuncFormatter(text))
+    if head.is_share:
+        axes.set_ylim(-0.04, 1.06)
+    elif head.low == 0:
+        axes.set_ylim(bottom=-0.04 * axes.get_ylim()[1], top=1.04 * axes.get_ylim()[1])
+    axes.grid(axis="y", color="#EEEEEE")
+
+
+def _colours(found: list[Group]) -> dict[str, str]:
+    names = canonical({name for group in found for name in group.arms})
+    return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}

@@ -1,0 +1,72 @@
+"""How a number is written in a table."""
+
+from partwise.report.cell import Cell
+
+SUFFIXES = ((1e24, "Y"), (1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def share(value: float) -> str:
+    """.998, and 1.00 for one: three digits either way."""
+    text = f"{value:.3f}"
+    return text[:-1] if abs(float(text)) >= 1 else text.replace("0.", ".", 1)
+
+
+def amount(value: float) -> str:
+    """Three digits with a suffix: 61.2 k, 1.64 G; 2.98; 0."""
+    scale, suffix = _scale(value)
+    return f"{_digits(value / scale)}{suffix and ' ' + suffix}"
+
+
+def number(value: float | None, cell: Cell) -> str:
+    """A value in the way of the cell's metric; '–' if there is none."""
+    return "–" if value is None else share(value) if cell.is_share else amount(value)
+
+
+def mean(cell: Cell) -> str:
+    """The mean, with an arrow where it still rises; 'diverged@120' where no run has a score."""
+    if not cell.n:
+        said = (("no score" if status == "done" else status, step) for status, step in cell.outcomes)
+        return ", ".join(dict.fromkeys(f"{status}@{step}" if step else status for status, step in said))
+    return number(cell.mean, cell) + ("↑" if cell.still_rising else "")
+
+
+def spread(cell: Cell) -> str:
+    """The interval, in the unit of the mean, with an r where it is the range; '' without."""
+    if cell.ci_low is None or cell.ci_high is None or cell.mean is None:
+        return ""
+    mark = "r" if cell.interval == "range" else ""
+    if cell.is_share:
+        return f"{share(cell.ci_low)}–{share(cell.ci_high)}{mark}"
+    scale, _ = _scale(cell.mean)  # one scale for all three, so that the suffix stands once, beside the mean
+    return f"{_digits(cell.ci_low / scale)}–{_digits(cell.ci_high / scale)}{mark}"
+
+
+def solved(cell: Cell) -> str:
+    """'3/5', and with '(+1)' how many runs beside them have no score."""
+    lost = f" (+{cell.n_failed})" if cell.n_failed and cell.n else ""
+    return f"{cell.solved}/{cell.n}{lost}" if cell.n else ""
+
+
+def kept(cell: Cell) -> str:
+    """'98 % [95, 99]': the retained share with its interval, '' where it is not given."""
+    if cell.retained is None:
+        return ""
+    ends = (cell.retained_low, cell.retained_high)
+    return f"{percent(cell.retained)} %" + (
+        f" [{percent(ends[0])}, {percent(ends[1])}]" if ends[0] is not None and ends[1] is not None else ""
+    )
+
+
+def percent(value: float) -> str:
+    """A share as whole percents, without a minus before zero."""
+    return f"{round(value * 100)}"
+
+
+def _scale(value: float) -> tuple[float, str]:
+    return next(((scale, suffix) for scale, suffix in SUFFIXES if abs(value) >= scale * 0.9995), (1.0, ""))
+
+
+def _digits(value: float) -> str:
+    if abs(value) >= 100:
+        return f"{value:.0f}"
+    return "0" if value == 0 else f"{value:#.3g}".rstrip(".")

@@ -1,0 +1,74 @@
+"""Arms that stand side by side: a table's row, a figure's panel, a verdict's subject."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from partwise.report.cell import STANDARD, Cell, canonical
+from partwise.report.cells import reference
+from partwise.report.settings import disagreements, identity, in_words
+
+
+@dataclass
+class Group:
+    """The arms of one task at one setting.
+
+    Args:
+        task: registered name.
+        settings: what varies, as the group's first arm has it (standard, if it is there).
+        arms: architecture to its headline cell.
+        details: every other cell of these arms.
+    """
+
+    task: str
+    settings: dict[str, Any]
+    arms: dict[str, Cell] = field(default_factory=dict)
+    details: list[Cell] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """'n_pairs=8': what tells it from the task's other groups; '' if it is the only one."""
+        return in_words(self.settings)
+
+    @property
+    def standard(self) -> Cell | None:
+        """The arm in which everything learns."""
+        return self.arms.get(STANDARD)
+
+    @property
+    def any_arm(self) -> Cell:
+        """An arm to read the metric from: the first that has a score, if one has."""
+        return next((cell for cell in self.arms.values() if cell.n), next(iter(self.arms.values())))
+
+
+def groups(cells: Iterable[Cell]) -> list[Group]:
+    """Put cells side by side. An arm stands with the standard arm that agrees with it in all that varies in either
+    (the learn rule aside, which is the arm's own); one that agrees with none has a row of its own."""
+    cells = list(cells)
+    headlines = [cell for cell in cells if cell.headline]
+    found: dict[str, Group] = {}
+    home: dict[str, str] = {}
+    for cell in headlines:
+        settings = _row(cell, reference(cell, headlines))
+        key = identity([cell.task, settings])
+        if key in found and cell.architecture in found[key].arms:
+            settings, key = cell.settings, identity([cell.task, cell.settings])
+        found.setdefault(key, Group(cell.task, settings)).arms[cell.architecture] = cell
+        home[_arm(cell)] = key
+    for cell in cells:
+        if not cell.headline:
+            found[home[_arm(cell)]].details.append(cell)
+    for group in found.values():
+        group.arms = {name: group.arms[name] for name in canonical(group.arms)}
+    return list(found.values())
+
+
+def _row(cell: Cell, beside: Cell | None) -> dict[str, Any]:
+    if beside is None:
+        return cell.settings
+    differ = disagreements(cell.settings, cell.experiment, beside.settings, beside.experiment)
+    return beside.settings if all(key.startswith("learn.") for key in differ) else cell.settings
+
+
+def _arm(cell: Cell) -> str:
+    return identity([cell.task, cell.architecture, cell.settings])

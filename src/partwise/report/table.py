@@ -1,0 +1,113 @@
+"""Tables in five forms, all made of the same cells."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable
+from typing import Literal, get_args
+
+from partwise.errors import ConfigError
+from partwise.records import RunRecord
+from partwise.report import formats
+from partwise.report.cell import Cell
+from partwise.report.cells import cells
+from partwise.report.grids import Grid, costs, legend, sections
+
+Format = Literal["text", "md", "csv", "latex", "json"]
+
+MARKDOWN = {**{sign: f"\\{sign}" for sign in "\\|_*[]"}, "<": "&lt;", ">": "&gt;", "\n": "<br>"}
+LATEX = {
+    "\\": r"\textbackslash{}",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "–": "--",
+    "−": "$-$",
+    "↑": r"$\uparrow$",
+}
+
+
+def render(records: Iterable[RunRecord], format: str = "text", *, width: int | None = None) -> str:
+    """The runs as a table.
+
+    Args:
+        records: finished and failed runs; nothing but what they hold is shown.
+        format: text (a terminal or a plain file), md (GitHub), csv (one line a cell), latex (booktabs, headlines
+            only), json (a list of cells).
+        width: of text; None is the terminal's, 100 without one.
+
+    Raises:
+        ConfigError: no such format.
+    """
+    if format not in get_args(Format):
+        raise ConfigError(f"format {format!r}: one of {', '.join(get_args(Format))} was expected.")
+    made = cells(records)
+    if format == "text":
+        from partwise.report.text import text
+
+        return text(made, width)
+    forms: dict[str, Callable[[list[Cell]], str]] = {"md": _markdown, "csv": _csv, "latex": _latex, "json": _json}
+    return forms[format](made)
+
+
+def _markdown(made: list[Cell]) -> str:
+    parts = []
+    for section in sections(made):
+        parts += [f"### {_escaped(section.title)}", *_markdown_grid(section.wide)]
+        for grid in section.more:
+            parts += [f"**{_escaped(grid.title)}**", *_markdown_grid(grid)]
+    for grid in costs(made):
+        parts += [f"**{_escaped(grid.title)}**", *_markdown_grid(grid)]
+    if marks := legend(made):
+        parts.append("<sub>" + "<br>".join(_escaped(mark) for mark in marks) + "</sub>")
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_grid(grid: Grid) -> list[str]:
+    lines = [grid.header, ["---"] * len(grid.header), *([_escaped(cell) for cell in row] for row in grid.rows)]
+    lines[0] = [_escaped(name) for name in grid.header]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return [table, *(["\n".join(f"- {_escaped(text)}" for text in grid.below)] if grid.below else [])]
+
+
+def _escaped(text: str) -> str:
+    """[95, 99] is no link, frozen_qk no emphasis, a pipe no border."""
+    return "".join(MARKDOWN.get(sign, sign) for sign in text)
+
+
+def _csv(made: list[Cell]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(Cell.exported())
+    for cell in made:
+        plain = cell.to_plain().values()
+        writer.writerow(_field(value) for value in plain)
+    return out.getvalue()
+
+
+def _field(value: object) -> object:
+    """Lists, objects and truth values as JSON; None as nothing."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (list, dict, bool)) else value
+
+
+def _json(made: list[Cell]) -> str:
+    return json.dumps([cell.to_plain() for cell in made], indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _latex(made: list[Cell]) -> str:
+    header = ["Task", "Architecture", "Mean", "Interval", "Solved", "Retained", "Floor", "Ceiling", "Paper"]
+    lines = [r"\begin{tabular}{llrrrrrrr}", r"\toprule", " & ".join(header) + r" \\", r"\midrule"]
+    heads, before = [cell for cell in made if cell.headline], ""
+    for cell in heads:
+        if before and cell.place != before:
+            lines.append(r"\midrule")
+        limits = [formats.number(value, cell) for value in (cell.floor, cell.ceiling, cell.paper)]
+        texts = [formats.mean(cell), formats.spread(cell), formats.solved(cell), formats.kept(cell), *limits]
+        name = cell.place if cell.place != before else ""
+        lines.append(" & ".join(_latex_escaped(text) for text in (name, cell.architecture, *texts)) + r" \\")
+        before = cell.place
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _latex_escaped(text: str) -> str:
+    return "".join(LATEX.get(sign, sign) for sign in text)

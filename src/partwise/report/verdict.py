@@ -1,0 +1,173 @@
+"""Answers to "must this part learn?", made of `retained` and its interval; silent where evidence is thin."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from partwise.report import formats
+from partwise.report.cell import Cell
+from partwise.report.groups import Group, groups
+from partwise.report.statistics import SOLVED, two_groups
+
+FLOOR = 0.1  # at most this share of the gain counts as staying at the floor
+ENOUGH = 3  # seeds, below which nothing is inferred
+
+
+class Meaning(NamedTuple):
+    """What an architecture tells when it keeps nearly all, some, or none of what standard has."""
+
+    keeps: str
+    partly: str
+    loses: str
+
+
+MEANINGS = {
+    "frozen_qk": Meaning(
+        "queries and keys need not learn", "queries and keys must learn for the rest", "queries and keys must learn"
+    ),
+    "frozen_mlp": Meaning(
+        "the feed-forward need not learn", "the feed-forward must learn for the rest", "the feed-forward must learn"
+    ),
+    "mixit": Meaning(
+        "a random mixing matrix is enough",
+        "the random mixing matrix does it in part",
+        "the random mixing matrix cannot do it",
+    ),
+    "embeddings_only": Meaning(
+        "it is enough that the embeddings learn",
+        "learning the embeddings alone does it in part",
+        "learning the embeddings alone cannot do it",
+    ),
+    "norms_only": Meaning(
+        "it is enough that the norms' gains learn",
+        "learning the norms' gains alone does it in part",
+        "learning the norms' gains alone cannot do it",
+    ),
+    "frozen_vo": Meaning(
+        "values and outputs need not learn",
+        "values and outputs must learn for the rest",
+        "values and outputs must learn",
+    ),
+}
+
+
+def verdicts(cells: Iterable[Cell]) -> dict[tuple[str, str], list[str]]:
+    """(task, its settings in words) to sentences.
+
+    With three seeds or more and standard solved, each arm is read by its retained share and interval: it keeps nearly
+    all (low end at least .9), stays at the floor (high end at most .1), lies in between, or is not settled (the
+    interval straddles a border, or the seeds split into two groups). With fewer seeds the outcome is told and nothing
+    inferred. Where standard is not solved, the arms are put in order, with what that order measures.
+    """
+    return {(group.task, group.label): sentences(group) for group in groups(cells)}
+
+
+def sentences(group: Group) -> list[str]:
+    """The verdict on one group of arms."""
+    arms = [cell for cell in group.arms.values() if cell.n]
+    standard = group.standard
+    if standard is None or standard.closed is None or len(arms) < 2:
+        return []
+    if standard.closed < SOLVED:
+        return _unsolved(standard, arms)
+    if standard.n < ENOUGH:
+        return [_few(arms)]
+    others = [cell for cell in arms if cell is not standard and cell.retained is not None]
+    few = [cell for cell in others if cell.n < ENOUGH]
+    return [_verdict(cell) for cell in others if cell.n >= ENOUGH] + ([_few(few)] if few else [])
+
+
+def _verdict(cell: Cell) -> str:
+    name, low, high = cell.architecture, cell.retained_low, cell.retained_high
+    keeps = f"keeps {formats.kept(cell)}"
+    count = f"{cell.solved} of {cell.n} seeds {'solves' if cell.solved == 1 else 'solve'} it"
+    if low is None or high is None:
+        text = f"{name} {keeps}, of a single shared seed"
+    elif two_groups(cell.values, (cell.ceiling or 0.0) - (cell.floor or 0.0)):
+        text = f"{name} is not settled, its seeds split into two groups: it {keeps}, and {count}"
+    elif low >= SOLVED:
+        text = _told(name, 0, keeps)
+    elif high <= FLOOR:
+        text = _told(name, 2, keeps)
+    elif low > FLOOR and high < SOLVED:
+        text = _told(name, 1, keeps)
+    else:
+        text = f"{name} is not settled: it {keeps}, and {count}"
+    lost = f" ({cell.n_failed} of {cell.n + cell.n_failed} runs have no score)" if cell.n_failed else ""
+    return f"{text}{lost}."
+
+
+def _told(name: str, outcome: int, keeps: str) -> str:
+    if name in MEANINGS:
+        return f"{MEANINGS[name][outcome]}: {name} {keeps}"
+    return f"{name} {('does without what it lacks', 'does it in part', 'stays at the floor')[outcome]}: it {keeps}"
+
+
+def _few(arms: Sequence[Cell]) -> str:
+    """What happened, told without inference."""
+    n = max(cell.n for cell in arms)
+    seeds = "One seed, so no interval" if n == 1 else "Two seeds, too few for a verdict"
+    outcomes: dict[tuple[str, str], list[str]] = {}
+    for cell in arms:
+        outcomes.setdefault(_outcome(cell), []).append(cell.architecture)
+    told = [
+        f"{_listed(names)} {verb}{'s' if len(names) == 1 else ''} {rest}" for (verb, rest), names in outcomes.items()
+    ]
+    return f"{seeds}: {'; '.join(told)}. --seeds 5 gives a verdict."
+
+
+def _outcome(cell: Cell) -> tuple[str, str]:
+    if cell.solved == cell.n:
+        return "solve", "it"
+    if cell.solved:
+        return "solve", f"it with {cell.solved} of {cell.n} seeds"
+    closed = cell.closed or 0.0
+    return ("stay", "at the floor") if closed <= FLOOR else ("come", f"{formats.percent(closed)} % of the way")
+
+
+def _unsolved(standard: Cell, arms: Sequence[Cell]) -> list[str]:
+    if standard.solved:
+        return [f"standard is solved by {standard.solved} of {standard.n} seeds only: too unsure to measure others by."]
+    if standard.closed is not None and standard.closed <= FLOOR:
+        return ["standard stays at the floor, so nothing is learnt of its parts: more steps or another rate may do."]
+    down = standard.better == "higher"
+    ordered = sorted(arms, key=lambda cell: cell.mean or 0.0, reverse=down)
+    return [_order(ordered, ">" if down else "<"), *_measures(standard, ordered)]
+
+
+def _order(ordered: Sequence[Cell], sign: str) -> str:
+    values = [f"{cell.architecture} {formats.number(cell.mean, cell)}" for cell in ordered]
+    if any(cell.ci_low is None for cell in ordered):
+        return f"Order, without intervals and so unsure: {', '.join(values)}."
+    signs = ["≈" if _overlap(*pair) else sign for pair in itertools.pairwise(ordered)]
+    text = values[0] + "".join(f" {sign} {value}" for sign, value in zip(signs, values[1:], strict=True))
+    return f"Order: {text}{' (≈: their intervals overlap)' if '≈' in signs else ''}."
+
+
+def _measures(standard: Cell, arms: Sequence[Cell]) -> list[str]:
+    """Whether the order is one of speed or of capacity, by who still rises."""
+    tenth = "over the last tenth of its steps"
+    if standard.still_rising and standard.gain_last_tenth is not None:
+        gain = formats.percent(abs(standard.gain_last_tenth))
+        return [f"standard still {_rises(standard)} by {gain} % {tenth}, so this compares speed, not capacity."]
+    rising = [cell.architecture for cell in arms if cell.still_rising]
+    if rising:
+        return [f"Not all have settled ({_listed(rising)} not yet), so this compares speed as well as capacity."]
+    if any(cell.still_rising is None or cell.n < ENOUGH for cell in arms):
+        return []
+    decays = standard.experiment.get("train.decay", "constant") != "constant"
+    caution = ", as far as a rate that decays to zero can tell" if decays else ""
+    return [f"No arm still {_rises(standard)} by more than 2 % {tenth}, so this compares capacity{caution}."]
+
+
+def _rises(cell: Cell) -> str:
+    return "rises" if cell.better == "higher" else "falls"
+
+
+def _overlap(one: Cell, other: Cell) -> bool:
+    lows, highs = (one.ci_low, other.ci_low), (one.ci_high, other.ci_high)
+    return max(end or 0.0 for end in lows) <= min(end or 0.0 for end in highs)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

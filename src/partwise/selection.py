@@ -1,0 +1,84 @@
+"""Choosing a rate: on validation, by the mean over selection seeds that are not among the reported ones.
+
+Test is not read. A winner at the edge of its grid is marked, since the best may lie beyond it.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from partwise.configs import replaced
+from partwise.errors import ConfigError
+from partwise.experiment import Experiment
+from partwise.records import RunRecord
+
+SELECTION_SEEDS = (1000, 1001)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """What is tried for one arm of one task.
+
+    Args:
+        base: the arm; its seed does not matter.
+        values: the rates, ascending.
+        path: the field they go into.
+        seeds: of the selection; never reported.
+    """
+
+    base: Experiment
+    values: tuple[float, ...]
+    path: str = "train.lr"
+    seeds: tuple[int, ...] = SELECTION_SEEDS
+
+    def __post_init__(self) -> None:
+        if not self.values or list(self.values) != sorted(set(self.values)):
+            raise ConfigError(f"a grid of {self.path} holds different values in ascending order, not {self.values}.")
+
+    def runs(self) -> list[Experiment]:
+        """Every value with every seed, value by value."""
+        return [
+            dataclasses.replace(replaced(self.base, self.path, value), seed=seed)
+            for value in self.values
+            for seed in self.seeds
+        ]
+
+    def choose(self, records: Sequence[RunRecord]) -> tuple[Experiment, str]:
+        """The base with the best value, and how it was chosen.
+
+        Args:
+            records: of `runs()`, in any order, others among them. A run that is missing, failed or diverged makes its
+                value lose.
+
+        Raises:
+            ConfigError: no value has a score.
+        """
+        known = {record.digest: record for record in records}
+        means = []
+        for value in self.values:
+            scores = [
+                _validation_score(known.get(dataclasses.replace(one, seed=seed).digest))
+                for one in [replaced(self.base, self.path, value)]
+                for seed in self.seeds
+            ]
+            means.append(sum(scores) / len(scores))
+        best = max(range(len(means)), key=means.__getitem__)
+        if means[best] == -math.inf:
+            raise ConfigError(f"no {self.path} of {self.base.architecture} came through its selection runs.")
+        edge = len(self.values) > 1 and best in (0, len(self.values) - 1)
+        tried = ", ".join(f"{value:g}" for value in self.values)
+        said = (
+            f"{self.path} {self.values[best]:g} of {{{tried}}} by mean validation of seeds "
+            f"{', '.join(map(str, self.seeds))}{'; at the edge of its grid' if edge else ''}"
+        )
+        return dataclasses.replace(replaced(self.base, self.path, self.values[best]), selection=said), said
+
+
+def _validation_score(record: RunRecord | None) -> float:
+    """The last headline on validation, so that more is better; minus infinity where there is none."""
+    if record is None or record.status != "done":
+        return -math.inf
+    scored = [entry["validation"] for entry in record.history if "validation" in entry]
+    value = scored[-1][record.headline["name"]]
+    return value if record.headline["better"] == "higher" else -value

@@ -1,0 +1,22 @@
+"""One thread, shapes checked at run time, and no test that leaves the global settings changed."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from jaxtyping import install_import_hook
+
+sys.path.insert(0, str(Path(__file__).parent))  # typechecker.py, which the hook imports by name
+install_import_hook("partwise", "typechecker.checked")
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _settings_stay_as_they_were():
+    before = torch.get_num_threads(), torch.get_default_dtype()
+    yield
+    after = torch.get_num_threads(), torch.get_default_dtype()
+    torch.set_num_threads(before[0])
+    torch.set_default_dtype(before[1])
+    assert after == before, f"the test left (threads, default dtype) at {after}; they were {before}."

@@ -1,0 +1,213 @@
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+import partwise.report
+from partwise.report import cells, paper_values, warnings
+from partwise.report.groups import groups
+from partwise.rows import Row
+
+KEYS = [
+    "task",
+    "architecture",
+    "settings",
+    "metric",
+    "headline",
+    "unit",
+    "split",
+    "mean",
+    "ci_low",
+    "ci_high",
+    "interval",
+    "n",
+    "n_failed",
+    "solved",
+    "retained",
+    "retained_low",
+    "retained_high",
+    "floor",
+    "ceiling",
+    "paper",
+    "paper_status",
+    "trainable_parameters",
+    "total_parameters",
+    "tokens",
+    "flops",
+    "matching",
+    "selection",
+    "runs",
+]
+
+
+def heads(records):
+    return {(cell.architecture, *cell.settings.values()): cell for cell in cells(records) if cell.headline}
+
+
+def test_a_cell_has_the_agreed_keys_in_order(study):
+    for cell in cells(study):
+        plain = cell.to_plain()
+        assert list(plain)[: len(KEYS)] == KEYS
+        json.dumps(plain, allow_nan=False)
+
+
+def test_a_cell_says_what_its_runs_reached(study):
+    cell = heads(study)["frozen_qk",]
+    assert cell.values == [0.99, 0.97, 0.95]
+    assert cell.seeds == [0, 1, 2]
+    assert (cell.mean, cell.n, cell.n_failed, cell.solved) == (pytest.approx(0.97), 3, 0, 3)
+    assert (cell.floor, cell.floor_name, cell.ceiling) == (pytest.approx(0.2), "guess", 1.0)
+    assert cell.closed == pytest.approx((0.97 - 0.2) / 0.8)
+    assert cell.retained == pytest.approx((2.91 - 0.6) / (2.975 - 0.6))
+    assert (cell.trainable_parameters, cell.total_parameters, cell.tokens, cell.flops) == (800, 1000, 5000, 1e9)
+    assert (cell.still_rising, cell.steps, cell.matching) == (False, 100, "steps")
+
+
+def test_a_diverged_run_is_a_row_and_neither_a_score_nor_a_gap(study):
+    found = heads(study)
+    assert (found["mixit",].n, found["mixit",].n_failed) == (3, 1)
+    lost = found["frozen_mlp",]
+    assert (lost.mean, lost.n, lost.n_failed, lost.solved, lost.interval) == (None, 0, 1, 0, None)
+    assert (lost.trainable_parameters, lost.retained_reason) == (1000, "no run was scored")
+    assert len(lost.runs) == 1
+
+
+def test_a_task_of_which_every_run_failed_still_has_a_cell(run):
+    record = run("standard", status="failed", detail="OSError: disk full", steps=0)
+    record.headline, record.rows = {}, []
+    (cell,) = cells([record])
+    assert (cell.headline, cell.mean, cell.n_failed, cell.total_parameters) == (True, None, 1, None)
+    assert cell.notes == ["seed 0 failed: OSError: disk full."]
+    json.dumps(cell.to_plain(), allow_nan=False)
+
+
+def test_one_metric_a_task_is_the_headline_and_strata_are_not(study):
+    made = cells(study)
+    assert {(cell.metric, cell.split) for cell in made if cell.headline} == {("accuracy", "test")}
+    strata = [cell for cell in made if cell.split != "test" and cell.architecture == "standard"]
+    assert [cell.split for cell in strata] == ["test/n_pairs=1", "test/n_pairs=2", "test/n_pairs=10"]
+    assert all(cell.solved is None and cell.retained is None and cell.floor is None for cell in strata)
+    assert all(cell.ceiling == 1.0 and cell.paper is None for cell in strata)
+
+
+def test_settings_are_what_varies_and_never_a_seed(run):
+    records = [
+        run(arch, seed, task__n_pairs=pairs, init_seed=seed)
+        for arch in ("standard", "mixit")
+        for seed in (0, 1)
+        for pairs in (4, 8)
+    ]
+    assert [cell.settings for cell in cells(records)] == [{"task.n_pairs": 4}] * 2 + [{"task.n_pairs": 8}] * 2
+
+
+def test_what_makes_an_architecture_or_follows_from_the_task_is_no_setting(run):
+    records = [
+        run(arch, task__n_pairs=pairs, model__width=width, train__lr=rate)
+        for arch, width in (("standard", 64), ("mixit", 70))
+        for pairs, rate in ((4, 0.1), (8, 0.2))
+    ]
+    assert {tuple(cell.settings) for cell in cells(records)} == {("task.n_pairs",)}
+
+
+def test_a_rate_that_varies_in_one_arm_splits_that_arm_alone(run):
+    records = [run("standard"), run("frozen_qk", value=0.9), run("frozen_qk", value=0.3, train__lr=1.0)]
+    found = heads(records)
+    assert set(found) == {("standard",), ("frozen_qk", 0.01), ("frozen_qk", 1.0)}
+    assert found["frozen_qk", 1.0].retained == pytest.approx(0.125), "its rate is the arm's own choice"
+    rows = [(group.label, list(group.arms)) for group in groups(cells(records))]
+    assert rows == [("", ["standard", "frozen_qk"]), ("lr=1", ["frozen_qk"])]
+
+
+def test_an_arm_of_another_width_is_not_measured_against_standard(run):
+    records = [run("standard"), run("frozen_qk"), run("frozen_qk", model__width=128)]
+    assert heads(records)["frozen_qk", 128].retained_reason == "no standard arm at the same settings"
+
+
+def test_the_same_run_in_two_folders_counts_once(arm):
+    records = arm("standard", [1.0, 0.9])
+    assert [cell.n for cell in cells(records + records)] == [2]
+
+
+def test_runs_that_share_a_seed_are_averaged_before_they_are_paired(run, arm):
+    records = arm("standard", [1.0, 1.0])
+    records += [run("frozen_qk", seed, value, frozen_seed=draw) for seed, draw, value in
+                ((0, 1, 0.6), (0, 2, 0.8), (1, 1, 0.5), (1, 2, 0.7))]  # fmt: skip
+    cell = heads(records)["frozen_qk",]
+    assert cell.n == 4
+    assert cell.retained == pytest.approx((0.5 + 0.4) / 1.6)
+    assert cell.retained_high - cell.retained_low == pytest.approx(2 * 12.7062 * 0.05 / 0.8, rel=1e-4)
+
+
+def test_lower_can_be_better(run):
+    error = {"name": "squared_error", "unit": "", "better": "lower", "low": 0.0, "high": None, "perfect": 0.0}
+    records = [run("standard", s, 0.02, headline=error, floor=2.0, gain=-0.1) for s in range(3)]
+    records += [run("mixit", s, 1.5 + s / 100, headline=error, floor=2.0) for s in range(3)]
+    found = heads(records)
+    assert found["standard",].floor == 2.0, "the best floor is the least"
+    assert found["standard",].solved == 3
+    assert found["standard",].still_rising, "an error that falls"
+    assert found["mixit",].retained == pytest.approx(0.49 / 1.98)
+
+
+def test_without_floors_the_floor_is_zero_where_higher_is_better(run):
+    assert heads([run(floor=None)])["standard",].floor == 0.0
+
+
+def test_the_papers_value_comes_with_setting_and_status(run):
+    found = heads([run("frozen_qk", value=0.9), run("frozen_mlp"), run("embeddings_only")])
+    quoted = found["frozen_qk",]
+    assert (quoted.paper, quoted.paper_status) == (0.97, "second-hand")
+    assert "n_pairs=30" in quoted.paper_setting
+    assert "arXiv:2506.01115" in quoted.paper_setting
+    assert (found["frozen_mlp",].paper, found["frozen_mlp",].paper_status) == (None, "second-hand")
+    assert (found["embeddings_only",].paper, found["embeddings_only",].paper_status) == (None, "not known")
+    assert {entry.value for entry in paper_values().values()} == {1.0, 0.97, None, 0.112, 2.98, 2.25, 2.18, 1.13}
+
+
+def test_warnings_tell_of_costs_and_of_runs_without_a_score(study, run):
+    study += [run("norms_only", stopped_early=True, steps=40)]
+    assert warnings(cells(study)) == [
+        "needle: mixit has 10 % fewer parameters, 20 % fewer FLOPs than standard.",
+        "frozen_mlp on needle: seed 0 diverged at step 7: loss 4e+06.",
+        "mixit on needle: seed 3 diverged at step 7: loss 4e+06.",
+        "norms_only on needle: seed 0 stopped early, solved, at step 40 of 100.",
+    ]
+
+
+def test_warnings_tell_where_a_promise_is_broken(run):
+    def told(matching, **other):
+        return warnings(cells([run("standard", matching=matching), run("mixit", matching=matching, **other)]))
+
+    assert told("parameters", total=1005) == []
+    assert told("parameters", total=1020) == [
+        "needle: matched by parameters, yet mixit has 2 % more parameters than standard."
+    ]
+    assert told("flops", total=2000, flops=1.04e9) == []
+    assert "matched by flops, yet mixit has 10 % fewer FLOPs" in told("flops", flops=0.9e9)[0]
+    assert told("steps", train__steps=200) == [
+        "needle: matched by steps, yet the steps differ: standard 100, mixit 200."
+    ]
+    assert "no equals" in warnings(cells([run("standard"), run("mixit", matching="flops")]))[0]
+
+
+def test_a_number_that_is_not_finite_is_no_score(run):
+    (cell,) = cells([run(value=float("nan"))])
+    assert (cell.n, cell.mean, cell.notes) == (0, None, ["seed 0 trained to the end and has no accuracy."])
+
+
+def test_the_report_knows_rows_and_never_the_model():
+    allowed = ("partwise.records", "partwise.rows", "partwise.errors", "partwise.report")
+    slow = ("matplotlib", "scipy", "rich", "numpy")
+    for path in Path(partwise.report.__file__).parent.glob("*.py"):
+        tree = ast.parse(path.read_text())
+        nodes = [n for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom))]
+        names = {(n.module if isinstance(n, ast.ImportFrom) else n.names[0].name): n for n in nodes}
+        assert not any(name.split(".")[0] == "torch" for name in names), path
+        assert all(name.startswith(allowed) for name in names if name.startswith("partwise")), path
+        assert not any(n in tree.body for name, n in names.items() if name.split(".")[0] in slow), path
+
+
+def test_rows_of_other_places_are_no_cells(run):
+    made = cells([run(extra=(Row(where="blocks.0.token_mixer.mix", quantity="mix_entropy", value=1.0, unit="bit"),))])
+    assert [cell.metric for cell in made] == ["accuracy"]

@@ -1,0 +1,145 @@
+"""The verbs, end to end, at their smallest."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from test_messages import command  # noqa: F401  (a fixture)
+
+SMALL = [
+    *("--set", "task.n_pairs=2", "--set", "task.n_values=5", "--set", "model.width=16", "--set", "train.steps=20"),
+    *("--set", "train.batch=16", "--set", "train.warmup=5", "--set", "test_size=64"),
+]
+
+
+@pytest.fixture
+def call(command):  # noqa: F811
+    return command
+
+
+def test_run_prints_a_table_and_keeps_it_with_a_figure(call, tmp_path):
+    code, out, error = call("run needle --arch standard,mixit --seeds 2 --out out", *SMALL)
+    assert code == 0, error
+    assert "needle standard: learns 9,0" in out
+    assert "mixit" in out
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"table.txt", "table.md", "table.json", "figure.png"}
+    assert len(list((tmp_path / "out" / "runs").iterdir())) == 4
+
+    code, again, _ = call("run needle --arch standard,mixit --seeds 2 --out out", *SMALL)
+    assert code == 0
+    assert again.count("done before") == 4
+
+    for format in ("text", "md", "csv", "latex", "json"):
+        code, out, _ = call(f"table out --format {format}")
+        assert code == 0
+        assert "mixit" in out
+    (headline,) = [
+        c for c in json.loads(call("table out --format json")[1]) if c["headline"] and c["architecture"] == "mixit"
+    ]
+    assert headline["n"] == 2
+    assert headline["metric"] == "accuracy"
+    assert headline["matching"] == "steps"
+
+    assert call("figure out -o a.svg")[0] == 0
+    assert (tmp_path / "a.svg").stat().st_size > 1000
+    code, out, _ = call("compare out out")
+    assert code == 0
+
+
+def test_settings_reach_the_run(call, tmp_path):
+    call("run needle --seeds 3, --out out", *SMALL, "--set", "task.n_keys=7", "--set", "train.lr=0.02")
+    (record,) = (tmp_path / "out" / "runs").glob("*/record.json")
+    plain = json.loads(record.read_text())
+    assert plain["experiment"]["task"]["n_keys"] == 7
+    assert plain["experiment"]["train"]["lr"] == 0.02
+    assert plain["experiment"]["seed"] == 3
+    assert plain["history"][-1]["step"] == 20
+
+
+def test_freeze_and_learn_change_what_learns_and_the_column_says_so(call):
+    _, out, _ = call("run needle --freeze embed --out a", *SMALL)
+    assert "standard, frozen embed: learns" in out
+    _, out, _ = call("run needle --learn blocks.*.norm_1 --out b", *SMALL)
+    assert "standard, only blocks.*.norm_1: learns 32 of" in out
+
+
+def test_precision_and_threads_are_in_the_execution(call, tmp_path):
+    call("run needle --precision bfloat16 --threads 1 --out out", *SMALL)
+    (path,) = (tmp_path / "out" / "runs").glob("*/execution.json")
+    assert json.loads(path.read_text())["precision"] == "bfloat16"
+    assert json.loads(path.read_text())["threads"] == 1
+
+
+def test_a_failing_run_gives_exit_code_1_and_the_others_finish(call, tmp_path):
+    (tmp_path / "part.py").write_text(
+        "from dataclasses import dataclass\nfrom torch import nn\nfrom partwise.token_mixers import TOKEN_MIXERS\n"
+        "@TOKEN_MIXERS.register('raises_late')\n@dataclass(frozen=True, kw_only=True)\nclass P:\n    '''Raises.'''\n"
+        "    def build(self, size, *, generator):\n        return M()\n"
+        "class M(nn.Module):\n    def forward(self, x_BLD, lengths_B):\n        raise RuntimeError('planted')\n"
+    )
+    code, out, error = call("run needle --arch raises_late,standard --plugin part.py --out out", *SMALL)
+    assert code == 1
+    assert "RuntimeError: planted" in error
+    assert "error.txt" in error
+    assert "standard" in out
+
+
+def test_dry_run_counts_and_runs_nothing(call, tmp_path):
+    code, out, _ = call("reproduce mixit --scale small --dry-run --only needle")
+    assert code == 0
+    assert "75 runs" in out
+    assert "143,296 / 143,296" in out
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_budget_is_kept_and_says_what_it_cannot_tell(call):
+    code, out, _ = call("reproduce mixit --budget 2h --only needle --dry-run")
+    assert code == 0
+    assert "scale small with 5 seeds" in out
+    code, out, _ = call("reproduce mixit --budget 3m --dry-run --jobs 2")
+    assert code == 0
+    assert "It cannot tell" in out
+
+
+def test_list_shows_every_part_and_json_its_fields(call):
+    _, out, _ = call("list")
+    for name in ("needle", "mixit", "random_mixing", "gated_mlp", "scaled", "all_but", "mix_entropy"):
+        assert name in out
+    entries = json.loads(call("list token-mixers --json")[1])
+    assert {entry["name"] for entry in entries} >= {"attention", "none", "random_mixing", "uniform"}
+    assert next(entry for entry in entries if entry["name"] == "attention")["fields"]["n_heads"] == 4
+
+
+def test_a_plug_in_of_the_nearest_pyproject_is_listed(call, tmp_path):
+    call("new token-mixer from_pyproject")
+    (tmp_path / "pyproject.toml").write_text('[tool.partwise]\nplugins = ["from_pyproject.py"]\n')
+    assert "from_pyproject" in call("list token-mixers")[1]
+
+
+@pytest.mark.parametrize("kind", ["token-mixer", "task", "probe"])
+def test_a_new_part_passes_its_own_test_and_its_recipe_runs(kind, call, tmp_path):
+    name = f"new_{kind.replace('-', '_')}"
+    code, out, _ = call(f"new {kind} {name}")
+    assert code == 0
+    assert f"test_{name}.py" in out
+    code, _, error = call(f"new {kind} {name}")
+    assert code == 2
+    assert "is there already" in error
+    recipe = tmp_path / f"run_{name}.py"
+    recipe.write_text(recipe.read_text().replace("train.steps=200", "train.steps=10"))
+    ends = [
+        subprocess.run([sys.executable, *args], cwd=tmp_path, capture_output=True, text=True, check=False)
+        for args in (["-m", "pytest", "-q", "-p", "no:cacheprovider", f"test_{name}.py"], [recipe.name])
+    ]
+    assert [end.returncode for end in ends] == [0, 0], [end.stdout + end.stderr for end in ends]
+    assert "accuracy" in ends[1].stdout
+
+
+def test_a_closed_pipe_is_no_error(tmp_path):
+    env = os.environ | {"COLUMNS": "100"}
+    line = f"{sys.executable} -m partwise.cli list | head -1"
+    end = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, env=env, check=False)
+    assert end.stdout.strip() == "tasks"
+    assert "Traceback" not in end.stderr

@@ -1,0 +1,84 @@
+"""Rates are chosen on validation, by seeds that are not reported; test is never read."""
+
+import dataclasses
+
+import pytest
+from small import experiment
+
+from partwise.errors import ConfigError
+from partwise.records import RunRecord
+from partwise.rows import Row
+from partwise.selection import Grid
+
+METRIC = {"name": "accuracy", "unit": "", "better": "higher", "low": 0.0, "high": 1.0, "perfect": 1.0}
+
+
+def record(one, validation, *, test=0.5, status="done", metric=METRIC):
+    return RunRecord(
+        digest=one.digest,
+        architecture="standard",
+        matching="steps",
+        selection="",
+        experiment={},
+        status=status,
+        headline=metric,
+        rows=[Row(where="test", quantity="accuracy", value=test)],
+        history=[{"step": 1, "validation": {"accuracy": 0.0}}, {"step": 2, "validation": {"accuracy": validation}}],
+    )
+
+
+def chosen(scores, **changes):
+    grid = Grid(base=experiment(), values=(1e-3, 3e-3, 1e-2))
+    records = [record(one, score, **changes) for one, score in zip(grid.runs(), scores, strict=True)]
+    return grid.choose(records)
+
+
+def test_the_best_mean_over_selection_seeds_wins():
+    one, said = chosen([0.1, 0.2, 0.9, 0.5, 1.0, 0.1])
+    assert one.train.lr == 3e-3
+    assert one.seed == experiment().seed
+    assert said == "train.lr 0.003 of {0.001, 0.003, 0.01} by mean validation of seeds 1000, 1001"
+    assert one.selection == said
+
+
+def test_a_winner_at_the_edge_is_marked():
+    assert chosen([0, 0, 0, 0, 1, 1])[1].endswith("; at the edge of its grid")
+
+
+def test_a_run_that_is_lucky_on_test_is_not_picked():
+    grid = Grid(base=experiment(), values=(1e-3, 3e-3))
+    records = [
+        record(one, 0.4, test=1.0) if one.train.lr == 1e-3 else record(one, 0.6, test=0.0) for one in grid.runs()
+    ]
+    assert grid.choose(records)[0].train.lr == 3e-3
+
+
+def test_a_diverged_or_missing_run_makes_its_rate_lose():
+    grid = Grid(base=experiment(), values=(1e-3, 3e-3))
+    runs = grid.runs()
+    records = [
+        record(runs[0], 0.1),
+        record(runs[1], 0.1),
+        record(runs[2], 0.9),
+        record(runs[3], 0.9, status="diverged"),
+    ]
+    assert grid.choose(records)[0].train.lr == 1e-3
+    assert grid.choose(records[:3])[0].train.lr == 1e-3
+    with pytest.raises(ConfigError, match="came through"):
+        grid.choose([])
+
+
+def test_less_is_better_where_the_metric_says_so():
+    lower = METRIC | {"better": "lower"}
+    assert chosen([0.1, 0.1, 0.5, 0.5, 0.9, 0.9], metric=lower)[0].train.lr == 1e-3
+
+
+def test_selection_seeds_are_not_the_reported_ones():
+    grid = Grid(base=experiment(), values=(1e-3,))
+    assert not {one.seed for one in grid.runs()} & set(range(100))
+    assert dataclasses.replace(grid.runs()[0], seed=0).digest == experiment(train__lr=1e-3).digest
+
+
+def test_a_grid_is_ascending():
+    with pytest.raises(ConfigError, match="ascending"):
+        Grid(base=experiment(), values=(1e-2, 1e-3))
