@@ -20,3 +20,20 @@ def _settings_stay_as_they_were():
     torch.set_num_threads(before[0])
     torch.set_default_dtype(before[1])
     assert after == before, f"the test left (threads, default dtype) at {after}; they were {before}."
+
+
+@pytest.fixture(autouse=True)
+def _catalogues_stay_as_they_were():
+    """What a test registers, or loads as a plug-in, is gone after it: no other test meets it."""
+    from partwise import architectures, plugins
+    from partwise.catalogue import REGISTRIES
+
+    held = [plugins._loaded, architectures._CATALOGUE]
+    for registry in REGISTRIES.values():
+        registry.names()  # filled, so that what is there is whole
+        held.append(registry._classes)
+    before = [dict(names) for names in held]
+    yield
+    for names, then in zip(held, before, strict=True):
+        names.clear()
+        names.update(then)

@@ -8,7 +8,8 @@ from small import experiment
 from torch import nn
 
 from partwise.architectures import architecture, architectures
-from partwise.experiment import flops_per_example, run, train, vary
+from partwise.experiment import run, train, vary
+from partwise.flops import flops_per_example
 from partwise.model import ModelConfig, Transformer
 from partwise.parts import AllBut, Only, Stages
 from partwise.probes.mix_entropy import MixEntropy
@@ -67,7 +68,7 @@ def test_flops_are_those_of_the_formula(mixer):
     config = ModelConfig(n_blocks=n_blocks, width=n, token_mixer=Attention(n_heads=4))
     if mixer == "random_mixing":
         config = architecture("mixit").model(config)
-    ((_, counted),) = flops_per_example(Transformer(config, data.shape, seed=0), data, AllBut(), TrainConfig())
+    ((_, counted),) = flops_per_example(Transformer(config, data.shape, seed=0), data, AllBut())
     qk, vo, mlp = 2 * n * n, 2 * n * n, 12 * n * n
     mix = 4 * length * n if mixer == "attention" else 2 * length * n
     qk = qk if mixer == "attention" else 0
@@ -84,10 +85,10 @@ def test_freezing_saves_its_weight_gradients_and_stages_count_each():
     one = experiment()
     data, model = one.build()
     qk = AllBut("blocks.*.token_mixer.query", "blocks.*.token_mixer.key")
-    (whole,) = flops_per_example(model, data, AllBut(), one.train)
-    (frozen,) = flops_per_example(model, data, qk, one.train)
+    (whole,) = flops_per_example(model, data, AllBut())
+    (frozen,) = flops_per_example(model, data, qk)
     assert frozen[1] < whole[1]
-    staged = flops_per_example(model, data, Stages((0, qk), (10, AllBut())), one.train)
+    staged = flops_per_example(model, data, Stages((0, qk), (10, AllBut())))
     assert staged == [(0, frozen[1]), (10, whole[1])]
     record = run(experiment(learn=Stages((0, qk), (10, AllBut()))))
     assert record.value("flops", where="train") == pytest.approx(16 * (10 * frozen[1] + 20 * whole[1]))
@@ -96,7 +97,7 @@ def test_freezing_saves_its_weight_gradients_and_stages_count_each():
 def test_counting_flops_leaves_no_gradient_behind():
     one = experiment()
     data, model = one.build()
-    flops_per_example(model, data, Only("embed"), one.train)
+    flops_per_example(model, data, Only("embed"))
     assert all(p.grad is None and p.requires_grad for p in model.parameters())
 
 

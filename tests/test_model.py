@@ -180,9 +180,9 @@ def test_blocks_are_a_pattern_that_repeats():
     )
     assert [type(block.token_mixer).__name__ for block in model.blocks] == [
         "_Uniform",
-        "_Attention",
+        "SelfAttention",
         "_Uniform",
-        "_Attention",
+        "SelfAttention",
         "_Uniform",
     ]
     assert [type(block.norm_1).__name__ for block in model.blocks] == [

@@ -24,21 +24,13 @@ from partwise.token_mixers.attention import Attention
 from partwise.training import TrainConfig, fit
 
 HERE = Path(__file__).parent / "plugins"
-CATALOGUES = (TOKEN_MIXERS, JOINS, TASKS)
 
 
 @pytest.fixture(autouse=True)
-def loaded():
-    """The three plug-ins, for one test; the catalogues are put back, so that no other test meets them."""
-    before = [{name: registry[name] for name in registry.names()} for registry in CATALOGUES]
-    known = dict(plugins._loaded)
+def _loaded():
+    """The three plug-ins, for one test; conftest.py puts the catalogues back."""
     for name in ("differential_attention", "linear_regression", "concat_join"):
         plugins.load_plugin(HERE / f"{name}.py")
-    yield
-    for registry, classes in zip(CATALOGUES, before, strict=True):
-        registry._classes = classes
-    plugins._loaded.clear()
-    plugins._loaded.update(known)
 
 
 def differential(*, width: int = 32, layer: int = 0, causal: bool = True, **fields):

@@ -13,7 +13,7 @@ from partwise.selection import Grid
 METRIC = {"name": "accuracy", "unit": "", "better": "higher", "low": 0.0, "high": 1.0, "perfect": 1.0}
 
 
-def record(one, validation, *, test=0.5, status="done", metric=METRIC):
+def record(one, validation, *, loss=1.0, test=0.5, status="done", metric=METRIC):
     return RunRecord(
         digest=one.digest,
         architecture="standard",
@@ -23,7 +23,10 @@ def record(one, validation, *, test=0.5, status="done", metric=METRIC):
         status=status,
         headline=metric,
         rows=[Row(where="test", quantity="accuracy", value=test)],
-        history=[{"step": 1, "validation": {"accuracy": 0.0}}, {"step": 2, "validation": {"accuracy": validation}}],
+        history=[
+            {"step": 1, "validation": {"accuracy": 0.0, "loss": 9.0}},
+            {"step": 2, "validation": {"accuracy": validation, "loss": loss}},
+        ],
     )
 
 
@@ -39,6 +42,13 @@ def test_the_best_mean_over_selection_seeds_wins():
     assert one.seed == experiment().seed
     assert said == "train.lr 0.003 of {0.001, 0.003, 0.01} by mean validation of seeds 1000, 1001"
     assert one.selection == said
+
+
+def test_where_all_are_solved_the_lower_loss_wins():
+    grid = Grid(base=experiment(), values=(1e-3, 3e-3, 1e-2))
+    losses = (0.3, 0.3, 0.1, 0.1, 0.2, 0.2)
+    records = [record(one, 1.0, loss=loss) for one, loss in zip(grid.runs(), losses, strict=True)]
+    assert grid.choose(records)[0].train.lr == 3e-3
 
 
 def test_a_winner_at_the_edge_is_marked():

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from partwise.records import RunRecord as RunRecord
     from partwise.records import read_records as read_records
     from partwise.report import compare as compare
-    from partwise.report import draw as figure
-    from partwise.report import render as table
+    from partwise.report import draw as figure  # noqa: F401
+    from partwise.report import render as table  # noqa: F401
     from partwise.rows import Row as Row
     from partwise.shapes import TaskShape as TaskShape
     from partwise.sweep import run_all as run_all

@@ -37,14 +37,18 @@ class Architecture:
         for slot, part in self.parts.items():
             kind = hints(ModelConfig)[slot]
             new = from_plain(kind, part, at=f"model.{slot}")
-            old = getattr(base, slot)
-            if isinstance(part, str) and dataclasses.is_dataclass(new):
-                shared: dict[str, Any] = {name: getattr(old, name) for name in hints(type(new)) if hasattr(old, name)}
-                new = dataclasses.replace(new, **shared)
-            made[slot] = new
+            made[slot] = _taking_over(new, getattr(base, slot)) if isinstance(part, str) else new
         if "token_mixer" in made and any(block.token_mixer is not None for block in base.blocks):
             raise ConfigError("this architecture sets the token mixer, and the base model's blocks set their own.")
         return dataclasses.replace(base, **made)
+
+
+def _taking_over(new: Any, old: Any) -> Any:
+    """The new part with the old one's settings of the same name; a leaf (positions) as it is."""
+    if not hasattr(new, "registered_name"):
+        return new
+    names = [field.name for field in dataclasses.fields(new)]
+    return dataclasses.replace(new, **{name: getattr(old, name) for name in names if hasattr(old, name)})
 
 
 _CATALOGUE: dict[str, Architecture] = {}

@@ -1,6 +1,7 @@
-"""What `partwise list` shows: every registered part, with its line."""
+"""What `partwise list` shows, and docs/catalogue.md: every registered part, from its docstring."""
 
 import dataclasses
+import inspect
 import itertools
 import json
 from typing import Any
@@ -75,3 +76,14 @@ def render(entries: list[dict[str, Any]], *, as_json: bool) -> str:
         for kind, members in itertools.groupby(entries, key=lambda entry: entry["kind"])
     ]
     return "\n\n".join(blocks) + "\n"
+
+
+def page() -> str:
+    """docs/catalogue.md: each part with its whole docstring."""
+    lines = ["# Catalogue", "", "Generated from the docstrings; `partwise list --json` has the defaults.", ""]
+    for kind, members in itertools.groupby(catalogue(), key=lambda entry: entry["kind"]):
+        lines += [f"## {kind.replace('-', ' ').capitalize()}", ""]
+        for entry in members:
+            text = entry["summary"] if kind == "architectures" else inspect.getdoc(REGISTRIES[kind][entry["name"]])
+            lines += [f"### `{entry['name']}`", "", "```text", text or "", "```", ""]
+    return "\n".join(lines).rstrip() + "\n"

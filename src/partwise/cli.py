@@ -6,7 +6,7 @@ import sys
 import textwrap
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,7 @@ from partwise.errors import ConfigError, PartwiseError, UnknownName, did_you_mea
 
 if TYPE_CHECKING:
     from partwise.experiment import Experiment
+    from partwise.records import RunRecord
     from partwise.sweep import Options
 
 app = typer.Typer(
@@ -104,22 +105,28 @@ def reproduce(
 ) -> None:
     """Run a paper's comparison at a size that fits your machine, and print the table."""
     files = _load_plugins(plugin)
-    from partwise.compose import with_seeds, within_budget
+    from partwise.compose import planned, within_budget
     from partwise.recipes import RECIPES
+    from partwise.records import SELECTION
     from partwise.sweep import usable_cores
 
     chosen = RECIPES[recipe]()
     if budget is not None:
         if scale is not None or seeds is not None:
             raise ConfigError("--budget chooses scale and seeds itself; leave out --scale and --seeds.")
-        fit = within_budget(chosen, _names(only), _duration(budget), jobs or usable_cores())
-        typer.echo("\n".join(fit.sentences))
-        experiments, scale = fit.experiments, fit.scale
+        plan = within_budget(chosen, _names(only), _duration(budget), jobs or usable_cores())
+        typer.echo("\n".join(plan.sentences))
     else:
-        scale = scale or "quick"
-        experiments = with_seeds(chosen, scale, _names(only), _seeds(seeds))
+        plan = planned(chosen, scale or "quick", _names(only), _seeds(seeds))
     options = _options(precision, threads, device, fresh, files)
-    _carry_out(experiments, out or Path("out") / f"{recipe}-{scale}", jobs, options, dry_run)
+    out = out or Path("out") / f"{recipe}-{plan.scale}"
+    experiments = plan.experiments
+    if plan.grids:
+        typer.echo(f"Rates are chosen on validation first: {len(plan.selection_runs())} runs.")
+        selected = _carried_out(plan.selection_runs(), out / SELECTION, jobs, options, dry_run)
+        experiments = experiments if dry_run else plan.with_chosen(selected)
+        typer.echo("Then what is reported:")
+    _carry_out(experiments, out, jobs, options, dry_run)
 
 
 @app.command()
@@ -220,7 +227,26 @@ def _options(precision: str, threads: int | None, device: str | None, fresh: boo
 
 
 def _carry_out(experiments: "list[Experiment]", out: Path, jobs: int | None, options: "Options", dry_run: bool) -> None:
-    """Check everything, run what is not done, print and keep table and figure."""
+    """Run what is not done, print and keep table and figure; exit code 1 if a run failed."""
+    records = _carried_out(experiments, out, jobs, options, dry_run)
+    if dry_run:
+        return
+    if not records:
+        raise PartwiseError("nothing was run here: another process has all of it.")
+    _publish(out, records)
+    failed = [record for record in records if record.status == "failed"]
+    for record in failed:
+        place = out / "runs" / record.digest / "error.txt"
+        said = f"failed: {record.task} {record.architecture} seed {record.seed}: {record.detail} ({place})"
+        typer.echo(said, err=True)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _carried_out(
+    experiments: "list[Experiment]", out: Path, jobs: int | None, options: "Options", dry_run: bool
+) -> "list[RunRecord]":
+    """Check everything, then run what is not done; with `dry_run`, say what it would cost."""
     from partwise.display import Display, plan_text
     from partwise.execution import check_device
     from partwise.sweep import run_all, usable_cores
@@ -230,26 +256,16 @@ def _carry_out(experiments: "list[Experiment]", out: Path, jobs: int | None, opt
     jobs = jobs or max(1, usable_cores() // (options.threads or 1))
     if dry_run:
         typer.echo(plan_text(experiments, jobs), nl=False)
-        return
+        return []
     _check_writable(out)
     with Display(experiments, censuses, jobs) as display:
         records = run_all(experiments, out, jobs=jobs, options=options, watch=display.watch)
-    if display.busy:
-        typer.echo("\n".join(display.busy), err=True)
-    if not records:
-        raise PartwiseError("nothing was run here: another process has all of it.")
-    _publish(out, records)
-    failed = [record for record in records if record.status == "failed"]
-    for record in failed:
-        place = out / "runs" / record.digest / "error.txt"
-        typer.echo(
-            f"failed: {record.task} {record.architecture} seed {record.seed}: {record.detail} ({place})", err=True
-        )
-    if failed:
-        raise typer.Exit(1)
+    for line in display.busy:
+        typer.echo(line, err=True)
+    return records
 
 
-def _publish(out: Path, records: list[Any]) -> None:
+def _publish(out: Path, records: "list[RunRecord]") -> None:
     """The table on the screen; table and figure beside the runs."""
     from partwise.records import write_text
     from partwise.report import draw, render

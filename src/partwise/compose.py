@@ -1,9 +1,8 @@
-"""From what a person asked for to experiments: `partwise run`, seeds, budgets."""
+"""From what a person asked for to experiments: `partwise run`, seeds, rates to choose, budgets."""
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 from partwise import configs
 from partwise.architectures import architecture
@@ -12,21 +11,26 @@ from partwise.experiment import Experiment
 from partwise.parts import AllBut, LearnRule, Only
 from partwise.plan import costs, short_time, wall_seconds
 from partwise.recipes import RECIPES, Recipe
+from partwise.records import RunRecord
+from partwise.selection import Grid
 from partwise.tasks import TASKS
 
+LADDER = (("small", 5), ("quick", 5), ("quick", 3), ("quick", 1), ("tiny", 3), ("tiny", 1))  # of a budget, best first
 
-def base_for(task: str) -> Experiment:
-    """A task with sizes and rates that are known to work: those of the quick recipe that has it, else the defaults.
+
+def base_for(task: str, arch: str = "standard") -> Experiment:
+    """A task under an architecture, with sizes and rates that are known to work: those of the quick recipe that has it.
 
     Raises:
-        UnknownName: no such task.
+        UnknownName: no such task, no such architecture.
     """
-    made = TASKS[task]
+    made, chosen = TASKS[task], architecture(arch)
     for name in RECIPES.names():
         recipe = RECIPES[name]()
         if task in recipe.tasks and "quick" in recipe.scales:
-            return recipe.base(task)
-    return Experiment(task=made())
+            return recipe.base(task, arch)
+    base = Experiment(task=made())
+    return dataclasses.replace(base, model=chosen.model(base.model), learn=chosen.learn, architecture=arch)
 
 
 def experiments_for(
@@ -48,12 +52,11 @@ def experiments_for(
         freeze: addresses that stay as drawn beside what the architecture freezes.
         seeds: each sets all randomness of one run.
     """
-    base = base_for(task)
     made = []
     for name in archs:
-        chosen = architecture(name)
-        rule, label = _rule(chosen.learn, name, learn, freeze)
-        one = dataclasses.replace(base, model=chosen.model(base.model), learn=rule, architecture=label)
+        one = base_for(task, name)
+        rule, label = _rule(one.learn, name, learn, freeze)
+        one = dataclasses.replace(one, learn=rule, architecture=label)
         for setting in settings:
             one = configs.replaced(one, *configs.parsed(setting))
         made.append(one)
@@ -73,35 +76,72 @@ def _rule(rule: LearnRule, name: str, learn: Sequence[str], freeze: Sequence[str
     return rule, name
 
 
-def with_seeds(recipe: Recipe, scale: str, only: Sequence[str], seeds: Sequence[int] | None) -> list[Experiment]:
-    """The recipe's experiments, with its own number of seeds or with these seeds."""
-    if seeds is None:
-        return recipe.experiments(scale, only=only)
-    once = recipe.experiments(scale, only=only, n_seeds=1)
-    return [dataclasses.replace(one, seed=seed) for seed in seeds for one in once]
-
-
 @dataclass(frozen=True, kw_only=True)
-class Fitted:
-    """What fits a budget, and what it leaves open."""
+class Plan:
+    """What `partwise reproduce` will do: choose rates if there are grids, then run what is reported.
 
-    experiments: list[Experiment]
+    Args:
+        scale: of the recipe.
+        experiments: those reported; where grids choose the rate, with the rate that the recipe starts from.
+        grids: one an arm and size whose rate is chosen first.
+        sentences: what was decided, for the reader.
+    """
+
     scale: str
-    sentences: list[str]
+    experiments: list[Experiment]
+    grids: list[Grid] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
+
+    def selection_runs(self) -> list[Experiment]:
+        """The runs that rates are chosen by."""
+        return [run for grid in self.grids for run in grid.runs()]
+
+    def with_chosen(self, records: Sequence[RunRecord]) -> list[Experiment]:
+        """What is reported, with the rates that the selection runs favour.
+
+        Raises:
+            ConfigError: no rate of some arm came through.
+        """
+        chosen = {_kind(grid.base): grid.choose(records)[0] for grid in self.grids}
+        return [
+            dataclasses.replace(chosen[_kind(one)], seed=one.seed) if _kind(one) in chosen else one
+            for one in self.experiments
+        ]
 
 
-LADDER = (("small", 5), ("quick", 5), ("quick", 3), ("quick", 1), ("tiny", 3), ("tiny", 1))  # best first
+def _kind(one: Experiment) -> str:
+    return dataclasses.replace(one, seed=0).digest
 
 
-def within_budget(recipe: Any, only: Sequence[str], seconds: float, jobs: int) -> Fitted:
+def planned(recipe: Recipe, scale: str, only: Sequence[str], seeds: Sequence[int] | None) -> Plan:
+    """The recipe at a scale, with its own number of seeds or with these seeds.
+
+    Raises:
+        UnknownName: no such scale or task.
+        ConfigError: a selection seed is among the reported ones.
+    """
+    if seeds is None:
+        experiments = recipe.experiments(scale, only=only)
+    else:
+        once = recipe.experiments(scale, only=only, n_seeds=1)
+        experiments = [dataclasses.replace(one, seed=seed) for seed in seeds for one in once]
+    grids = recipe.grids(scale, only=only)
+    both = {seed for grid in grids for seed in grid.seeds} & {one.seed for one in experiments}
+    if both:
+        raise ConfigError(f"seed {min(both)} chooses the rates, so it cannot be reported; choose other --seeds.")
+    return Plan(scale=scale, experiments=experiments, grids=grids)
+
+
+def within_budget(recipe: Recipe, only: Sequence[str], seconds: float, jobs: int) -> Plan:
     """The best rung of the ladder that fits, estimated on this machine.
 
     Raises:
         ConfigError: not even the smallest fits; the text says how long that takes.
     """
+    needs = 0.0
     for scale, n_seeds in LADDER:
-        experiments = recipe.experiments(scale, only=only, n_seeds=n_seeds)
-        needs = wall_seconds(costs(experiments, seconds=0.5), jobs)
+        plan = planned(recipe, scale, only, range(n_seeds))
+        needs = wall_seconds(costs([*plan.selection_runs(), *plan.experiments], seconds=0.5), jobs)
         if needs <= 0.9 * seconds:
             seeds = "one seed" if n_seeds == 1 else f"{n_seeds} seeds"
             said = [f"{short_time(seconds)} allow scale {scale} with {seeds}: about {short_time(needs)}."]
@@ -110,7 +150,7 @@ def within_budget(recipe: Any, only: Sequence[str], seconds: float, jobs: int) -
                 cannot.append("how much results vary between seeds: no intervals, no verdicts")
             if cannot:
                 said.append(f"It cannot tell {'; '.join(cannot)}.")
-            return Fitted(experiments=experiments, scale=scale, sentences=said)
+            return dataclasses.replace(plan, sentences=said)
     raise ConfigError(
         f"{short_time(seconds)} are not enough: the smallest comparison takes about {short_time(needs)} here."
     )

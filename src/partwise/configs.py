@@ -164,7 +164,7 @@ def _dataclass_from(cls: type, data: Any, at: str) -> Any:
 
 def _construct(cls: type, fields: dict[str, Any], at: str) -> Any:
     try:
-        if not cls.__dataclass_params__.init:  # a rule, made of its patterns: Only("embed")
+        if not cls.__dataclass_params__.init:  # type: ignore[attr-defined]  # a rule, made of its patterns
             return cls(*next(iter(fields.values()), ()))
         return cls(**fields)
     except PartwiseError as error:

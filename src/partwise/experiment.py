@@ -12,22 +12,20 @@ from typing import Annotated, Any, ClassVar, Literal
 import filelock
 import torch
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from partwise import configs
 from partwise.checkpoint import load_tensors, load_weights, save_tensors, weights
 from partwise.errors import ConfigError, PartwiseError
 from partwise.evaluation import evaluation_batch, headline_of, measure
 from partwise.execution import Execution, choose_execution
+from partwise.flops import flops_per_example, spent
 from partwise.model import ModelConfig, Transformer
 from partwise.parts import LEARN_RULES, AllBut, Census, LearnRule, census, select
 from partwise.probes import PROBES, Probe
 from partwise.records import RunRecord, read_json, write_json, write_text
 from partwise.rows import Row
-from partwise.seeds import generator_for
 from partwise.tasks import TASKS, Task
-from partwise.training import Fit, Progress, TrainConfig, backward, fit, parameter_counts
+from partwise.training import Fit, Progress, TrainConfig, fit, parameter_counts
 
 Watch = Callable[[Progress], None]
 
@@ -289,7 +287,7 @@ def train(
     execution = execution or choose_execution(model)
     model.to(execution.device)
     counted = census(model, learn)
-    flops = flops_per_example(model, data, learn, config)
+    flops = flops_per_example(model, data, learn)
     state = fit(
         model,
         data,
@@ -306,7 +304,9 @@ def train(
         Row(where="model", quantity="total_parameters", value=counted.total, unit="parameter"),
         Row(where="model", quantity="fixed_values", value=counted.fixed, unit="value"),
         Row(where="train", quantity="tokens", value=state.tokens, unit="token", step=state.step),
-        Row(where="train", quantity="flops", value=_spent(flops, state.step, config), unit="FLOP", step=state.step),
+        Row(
+            where="train", quantity="flops", value=spent(flops, state.step, config.batch), unit="FLOP", step=state.step
+        ),
     ]
     metric = headline_of(data)
     if not state.diverged:
@@ -352,38 +352,6 @@ def _rise(state: Fit, name: str) -> list[Row]:
         return []
     gain = (scored[-1][1] - before[-1]) / abs(scored[-1][1])
     return [Row(where="validation", quantity=f"{name}.gain_last_tenth", value=gain, step=state.step)]
-
-
-def flops_per_example(model: nn.Module, data: Any, learn: LearnRule, config: TrainConfig) -> list[tuple[int, float]]:
-    """Floating-point operations of one example's part in an update, counted by torch on a forward and backward pass.
-
-    Returns:
-        (first step, FLOPs) for each stage of the learn rule: what is frozen costs no weight gradient. Multiplications
-        and additions of matrix products count, padding included; what is element by element does not.
-    """
-    device = next(model.parameters()).device
-    n = 2
-    batch = data.sample(n, split="train", generator=generator_for(0, "flops"))
-    wanted = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
-    counted = []
-    with sdpa_kernel(SDPBackend.MATH):  # plain matrix products: the fused CPU kernel is not counted
-        for step in (0, *learn.changes()):
-            learns = learn.learning(model, step)
-            for name, parameter in model.named_parameters():
-                parameter.requires_grad_(name in learns)
-            with FlopCounterMode(display=False) as counter:
-                backward(model, batch, pieces=1, device=device, precision="float32")
-            counted.append((step, counter.get_total_flops() / n))
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(wanted[name])
-        parameter.grad = None
-    return counted
-
-
-def _spent(flops: list[tuple[int, float]], steps: int, config: TrainConfig) -> float:
-    ends = [start for start, _ in flops[1:]] + [steps]
-    stages = zip(flops, ends, strict=True)
-    return sum(max(0, min(end, steps) - start) * each for (start, each), end in stages) * config.batch
 
 
 def load_run(folder: Path | str) -> tuple[Experiment, Transformer]:

@@ -9,8 +9,23 @@ from torch.nn.utils import skip_init
 NormKind = Literal["rms", "layer", "none"]
 
 
+class ScaledLinear(nn.Linear):
+    """y = factor (W x + b)."""
+
+    factor: float = 1.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.factor * super().forward(x)
+
+
 def linear(
-    n_in: int, n_out: int, generator: torch.Generator, *, bias: bool = True, std: float | None = None
+    n_in: int,
+    n_out: int,
+    generator: torch.Generator,
+    *,
+    bias: bool = True,
+    std: float | None = None,
+    factor: float | None = None,
 ) -> nn.Linear:
     """y = W x + b with W[i, j] ~ Normal(0, std^2) and b = 0.
 
@@ -20,13 +35,37 @@ def linear(
         generator: draws W, and nothing else.
         bias: whether there is a b.
         std: None is the usual, 1 / sqrt(n_in).
+        factor: what y is multiplied by, at the start and ever after; None leaves it out.
     """
-    layer = skip_init(nn.Linear, n_in, n_out, bias=bias)
+    layer = skip_init(nn.Linear if factor is None else ScaledLinear, n_in, n_out, bias=bias)
+    if factor is not None:
+        layer.factor = factor
     with torch.no_grad():
         layer.weight.normal_(0.0, n_in**-0.5 if std is None else std, generator=generator)
         if bias:
             layer.bias.zero_()
     return layer
+
+
+@torch.no_grad()
+def start_with_std(module: nn.Module, std: float) -> None:
+    """Give the linear maps inside, as they were drawn, the sd `std` in place of the usual 1 / sqrt(n_in).
+
+    A map that was drawn at a multiple of the usual (qk_scale) has the same multiple of `std` afterwards.
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear):
+            layer.weight.mul_(std * layer.in_features**0.5)
+
+
+def scale_outputs(module: nn.Module, factor: float) -> None:
+    """Multiply the output of the linear maps inside, but of those that have a factor of their own."""
+    for parent in list(module.modules()):
+        for name, layer in parent.named_children():
+            if isinstance(layer, nn.Linear) and not isinstance(layer, ScaledLinear):
+                scaled = skip_init(ScaledLinear, layer.in_features, layer.out_features, bias=layer.bias is not None)
+                scaled.weight, scaled.bias, scaled.factor = layer.weight, layer.bias, factor
+                setattr(parent, name, scaled)
 
 
 def embedding(n: int, width: int, generator: torch.Generator, *, std: float) -> nn.Embedding:

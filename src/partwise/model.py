@@ -17,7 +17,7 @@ from partwise.channel_mixers.gated_mlp import GatedMlp
 from partwise.errors import ConfigError
 from partwise.joins import JOINS, Join
 from partwise.joins.add import Add
-from partwise.layers import NormKind, embedding, linear, norm, take
+from partwise.layers import NormKind, embedding, linear, norm, scale_outputs, start_with_std, take
 from partwise.seeds import generator_for
 from partwise.shapes import MixerSize, TaskShape
 from partwise.taps import listening
@@ -57,6 +57,11 @@ class ModelConfig:
         tied: the unembedding is the embedding's own tensor.
         embed_std: sd of the embeddings; a part of a task's recipe (1 helps needle, .02 helps arithmetic).
         unembed_std: sd of the unembedding, where it is not tied.
+        linear_std: sd of the weights inside the blocks; None is the lab's law, 1/sqrt(fan_in). Published models have
+            .02 at every width, which is the lab's at a width of 2500 (mixit.md 1.1).
+        base_width: every linear map inside the blocks has its output, bias included, multiplied by
+            sqrt(base_width / width), so that maps drawn at one sd act alike at every width; a map with a factor of its
+            own keeps that one. Published Shaped and MixiT models have 512. None leaves the factor out.
         two_way: positions see what comes after them; refused where the task's input holds its own answers.
     """
 
@@ -75,12 +80,16 @@ class ModelConfig:
     tied: bool = False
     embed_std: float = 1.0
     unembed_std: float = 0.02
+    linear_std: float | None = None
+    base_width: int | None = None
     two_way: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("n_blocks", "width"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}: at least 1 was expected.")
+        for name in ("n_blocks", "width", "base_width"):
+            if (given := getattr(self, name)) is not None and given < 1:
+                raise ConfigError(f"{name} is {given}: at least 1 was expected.")
+        if self.linear_std is not None and not 0 <= self.linear_std < float("inf"):
+            raise ConfigError(f"linear_std is {self.linear_std}: a finite sd was expected, or null for 1/sqrt(fan_in).")
         if len(self.blocks) > self.n_blocks:
             raise ConfigError(f"{len(self.blocks)} block configs for n_blocks={self.n_blocks}.")
 
@@ -191,6 +200,10 @@ class Transformer(nn.Module):
             blocks.append(Block(config.block(layer), size, seed=seed))
             stream = blocks[-1].width
         self.blocks = nn.ModuleList(blocks)
+        if config.linear_std is not None:
+            start_with_std(self.blocks, config.linear_std)
+        if config.base_width is not None:
+            scale_outputs(self.blocks, (config.base_width / config.width) ** 0.5)
         self.final_norm = norm(config.final_norm, stream)
         self.unembed = linear(
             stream, shape.output_width, generator_for(seed, "unembed"), bias=False, std=config.unembed_std

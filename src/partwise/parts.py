@@ -14,8 +14,8 @@ loses its moments, is not decayed and stays bit for bit as it is; the gradient i
 """
 
 import difflib
-from collections.abc import Callable
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol, runtime_checkable
 
@@ -181,7 +181,7 @@ def census(model: nn.Module, rule: LearnRule, *, ever: bool = True) -> Census:
 
 
 def _in_words(names: list[str], learns: set[str]) -> list[str]:
-    """What learns, by role: a whole slot by its name, else the modules inside it, with the blocks where these differ."""
+    """What learns, by role: a whole slot by its name, else the modules inside it, and the blocks where these differ."""
     slots: dict[str, dict[str, list[str]]] = {}
     for name in names:
         parts = name.split(".")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from partwise import configs
-from partwise.experiment import Experiment, flops_per_example
+from partwise.experiment import Experiment
+from partwise.flops import flops_per_example
 from partwise.parts import Census, census
 from partwise.seeds import generator_for
 from partwise.training import backward, optimizer_for
@@ -82,7 +83,7 @@ def _kind(experiment: Experiment) -> str:
 def _measured(experiment: Experiment, seconds: float) -> tuple[Census, int, list[tuple[int, float]], float]:
     """(census, length, FLOPs an example, seconds an example) on one thread; a large batch is timed on a part of it."""
     data, model = experiment.build()
-    stages = flops_per_example(model, data, experiment.learn, experiment.train)
+    stages = flops_per_example(model, data, experiment.learn)
     rows = min(experiment.train.batch, max(1, int(2e9 / max(1.0, stages[0][1]))))
     optimizer = optimizer_for(model, experiment.learn.learning(model), experiment.train)
     before = torch.get_num_threads()

@@ -22,6 +22,7 @@ from typing import Any, Literal
 from partwise.errors import DamagedFile
 from partwise.rows import Row
 
+SELECTION = "selection"  # folder of the runs that rates are chosen by; they are never reported
 Status = Literal["done", "diverged", "failed"]
 
 
@@ -100,12 +101,15 @@ class RunRecord:
 def read_records(folder: Path) -> list[RunRecord]:
     """Every run under the folder that ended, in a stable order; a diverged or failed one is a record, not a gap.
 
+    Runs below a folder `selection` are left out: rates are chosen by them and nothing else.
+
     Raises:
         DamagedFile: no run is there, or one cannot be read.
     """
     if not folder.is_dir():
         raise DamagedFile(f"there is no folder {folder}.")
-    paths = {path.parent: path for name in ("failure.json", "record.json") for path in sorted(folder.rglob(name))}
+    found = [path for name in ("failure.json", "record.json") for path in sorted(folder.rglob(name))]
+    paths = {path.parent: path for path in found if SELECTION not in path.relative_to(folder).parts}
     if not paths:
         raise DamagedFile(f"no finished run is in {folder}: no record.json below it.")
     return [RunRecord.from_file(paths[place]) for place in sorted(paths)]

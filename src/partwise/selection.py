@@ -57,14 +57,11 @@ class Grid:
         known = {record.digest: record for record in records}
         means = []
         for value in self.values:
-            scores = [
-                _validation_score(known.get(dataclasses.replace(one, seed=seed).digest))
-                for one in [replaced(self.base, self.path, value)]
-                for seed in self.seeds
-            ]
-            means.append(sum(scores) / len(scores))
+            one = replaced(self.base, self.path, value)
+            scores = [_validation(known.get(dataclasses.replace(one, seed=seed).digest)) for seed in self.seeds]
+            means.append(tuple(sum(parts) / len(parts) for parts in zip(*scores, strict=True)))
         best = max(range(len(means)), key=means.__getitem__)
-        if means[best] == -math.inf:
+        if means[best][0] == -math.inf:
             raise ConfigError(f"no {self.path} of {self.base.architecture} came through its selection runs.")
         edge = len(self.values) > 1 and best in (0, len(self.values) - 1)
         tried = ", ".join(f"{value:g}" for value in self.values)
@@ -75,10 +72,10 @@ class Grid:
         return dataclasses.replace(replaced(self.base, self.path, self.values[best]), selection=said), said
 
 
-def _validation_score(record: RunRecord | None) -> float:
-    """The last headline on validation, so that more is better; minus infinity where there is none."""
+def _validation(record: RunRecord | None) -> tuple[float, float]:
+    """The last headline on validation and, where that ties (all solved), the loss; so that more is better."""
     if record is None or record.status != "done":
-        return -math.inf
-    scored = [entry["validation"] for entry in record.history if "validation" in entry]
-    value = scored[-1][record.headline["name"]]
-    return value if record.headline["better"] == "higher" else -value
+        return -math.inf, -math.inf
+    last = [entry["validation"] for entry in record.history if "validation" in entry][-1]
+    value = last[record.headline["name"]]
+    return value if record.headline["better"] == "higher" else -value, -last["loss"]

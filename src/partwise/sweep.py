@@ -2,7 +2,7 @@
 
 A crash of one run leaves the others and is reported. When the main process goes, however it goes, its runs go too:
 each watches its parent. The server that runs are forked from has torch loaded and has run nothing, which makes a start
-cheap and bit-equal to one from a fresh interpreter (offline.md 6).
+cheap and bit-equal to one from a fresh interpreter.
 """
 
 import contextlib

@@ -41,6 +41,29 @@ class Scaled:
         return _Weighted(self.s, self.r)
 
 
+@JOINS.register("depth_scaled")
+@dataclass(frozen=True, kw_only=True)
+class DepthScaled:
+    """A residual connection with less of each sublayer the deeper the model: x + (base_blocks / n_blocks)^alpha y.
+
+    Source: the published code of MixiT, where depth_alpha switches it on for all its architectures, the standard one too,
+    and base_blocks is 1 or 4 depending on the script (mixit.md 1.5).
+
+    Args:
+        alpha: 0 is plain addition.
+        base_blocks: the depth at which a sublayer keeps its weight.
+    """
+
+    alpha: float = 1.0
+    base_blocks: int = 1
+
+    def out_width(self, width: int) -> int:
+        return width
+
+    def build(self, size: MixerSize, *, generator: torch.Generator) -> nn.Module:
+        return _Weighted(1.0, (self.base_blocks / size.n_layers) ** self.alpha)
+
+
 class _Weighted(nn.Module):
     def __init__(self, s: float, r: float):
         super().__init__()

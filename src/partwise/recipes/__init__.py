@@ -1,6 +1,8 @@
 """Named sets of experiments, one file each: a question, where it comes from, and what to expect.
 
-A recipe has `scales` and `tasks`, and `experiments(scale, only=..., n_seeds=...)` gives plain experiments.
+A recipe has `scales` and `tasks`; `experiments(scale, only=..., n_seeds=...)` gives plain experiments, `grids(scale)`
+the rates to choose from where a scale chooses them first (selection.py), and `base(task, arch)` what `partwise run`
+starts from.
 """
 
 from collections.abc import Sequence
@@ -35,7 +37,9 @@ class Recipe(Protocol):
 
     def experiments(self, scale: str, *, only: Sequence[str] = (), n_seeds: int | None = None) -> list[Any]: ...
 
-    def base(self, task: str) -> Any: ...
+    def grids(self, scale: str, *, only: Sequence[str] = ()) -> list[Any]: ...
+
+    def base(self, task: str, arch: str = "standard") -> Any: ...
 
 
 RECIPES = Registry("recipe", package=__name__)

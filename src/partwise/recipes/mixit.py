@@ -14,12 +14,22 @@ from partwise.errors import ConfigError
 from partwise.experiment import Experiment
 from partwise.model import ModelConfig
 from partwise.recipes import RECIPES, Scale, chosen
+from partwise.selection import Grid
 from partwise.tasks.memorization import Memorization
 from partwise.tasks.needle import Needle
 from partwise.token_mixers.attention import Attention
 from partwise.training import TrainConfig
 
 ARMS = ("standard", "frozen_qk", "frozen_mlp", "mixit", "embeddings_only")
+
+# Peak rates by task and arm, the best of GRID on validation over seeds 1000 and 1001 at quick's sizes; the whole grid
+# is in docs/lab/2026-11-30-first-light.md.
+GRID = {"needle": (1e-3, 3e-3, 1e-2), "memorization": (1e-2, 2e-2, 4e-2)}
+RATE = {
+    "needle": dict.fromkeys(ARMS, 1e-2) | {"mixit": 3e-3},
+    "memorization": dict.fromkeys(ARMS, 2e-2),
+}
+CHOSEN = "in advance, on validation of seeds 1000 and 1001"
 
 
 @RECIPES.register("mixit")
@@ -42,7 +52,7 @@ class Mixit:
             cannot_tell=("needle beyond 8 pairs", "how much an arm can memorize: bits still rise at the last step"),
         ),
         "small": Scale(
-            summary="an answer with intervals, about an hour on two cores: 5 seeds, needle at 4, 8 and 16 pairs",
+            summary="an answer with intervals, about an hour on two cores: rates chosen on 2 seeds, 5 others reported",
             seeds=5,
         ),
         "paper": Scale(summary="the paper's sizes, for a GPU: needle at 30 pairs, 512 x 512 facts", seeds=1),
@@ -54,54 +64,61 @@ class Mixit:
         Raises:
             UnknownName: no such scale or task.
         """
-        (scale,) = chosen("scale", [scale], list(self.scales))
-        tasks = chosen("task", only, self.tasks)
+        arms = _arms(scale, only)
         n_seeds = self.scales[scale].seeds if n_seeds is None else n_seeds
         if n_seeds < 1:
             raise ConfigError(f"{n_seeds} seeds: at least 1 was expected.")
-        bases = [base for task in tasks for base in SIZES[scale][task]]
-        return [arm(base, name, seed) for seed in range(n_seeds) for base in bases for name in ARMS]
+        return [dataclasses.replace(one, seed=seed) for seed in range(n_seeds) for one in arms]
 
-    def base(self, task: str) -> Experiment:
-        """The task at quick's size, everything learning."""
-        return SIZES["quick"][task][0]
+    def grids(self, scale: str, *, only: Sequence[str] = ()) -> list[Grid]:
+        """Small chooses each arm's rate on seeds of their own; the other scales take RATE."""
+        if scale != "small":
+            return []
+        return [Grid(base=one, values=GRID[one.task.registered_name]) for one in _arms(scale, only)]  # type: ignore[attr-defined]
 
-
-def arm(base: Experiment, name: str, seed: int) -> Experiment:
-    """The base with an architecture's parts and learn rule."""
-    chosen_one = architecture(name)
-    return dataclasses.replace(
-        base, model=chosen_one.model(base.model), learn=chosen_one.learn, architecture=name, seed=seed
-    )
+    def base(self, task: str, arch: str = "standard") -> Experiment:
+        """The task at quick's size, under an architecture."""
+        return _arm(SIZES["quick"][task][0], arch)
 
 
-def _needle(
-    n_pairs: int,
-    *,
-    width: int = 64,
-    steps: int = 800,
-    n_values: int = 63,
-    lr: float = 1e-2,
-    batch: int = 128,
-    warmup: int = 80,
-) -> Experiment:
+def _arms(scale: str, only: Sequence[str]) -> list[Experiment]:
+    (scale,) = chosen("scale", [scale], list(Mixit.scales))
+    tasks = chosen("task", only, Mixit.tasks)
+    own_rate = scale != "paper"
+    return [_arm(base, name, own_rate=own_rate) for task in tasks for base in SIZES[scale][task] for name in ARMS]
+
+
+def _arm(base: Experiment, name: str, *, own_rate: bool = True) -> Experiment:
+    """The base with an architecture's parts and learn rule, and the arm's rate."""
+    arm = architecture(name)
+    made = dataclasses.replace(base, model=arm.model(base.model), learn=arm.learn, architecture=name)
+    if not own_rate:
+        return dataclasses.replace(made, selection="the published one")
+    rates = RATE[base.task.registered_name]  # type: ignore[attr-defined]
+    train = dataclasses.replace(base.train, lr=rates.get(name, rates["standard"]))
+    return dataclasses.replace(made, train=train, selection=CHOSEN)
+
+
+def _needle(n_pairs: int, *, width: int = 64, steps: int = 800, n_values: int = 63, batch: int = 128) -> Experiment:
     return Experiment(
         task=Needle(n_pairs=n_pairs, n_values=n_values),
         model=ModelConfig(width=width, token_mixer=Attention(n_heads=4), embed_std=1.0),
-        train=TrainConfig(steps=steps, batch=batch, lr=lr, warmup=warmup),
+        train=TrainConfig(steps=steps, batch=batch, warmup=80),
     )
 
 
-def _memorization(
-    n_first: int, n_second: int, *, width: int, steps: int, batch: int, lr: float = 2e-2, warmup: int = 80
-) -> Experiment:
+def _memorization(n_first: int, n_second: int, *, width: int, steps: int, batch: int) -> Experiment:
     return Experiment(
         task=Memorization(n_first=n_first, n_second=n_second),
         model=ModelConfig(width=width, token_mixer=Attention(n_heads=4), embed_std=1.0),
-        # Linear decay: with a cosine the last tenth of the steps hardly moves, and a run that is far from full looks flat
-        # (docs/lab/2026-11-30-first-light.md).
-        train=TrainConfig(steps=steps, batch=batch, lr=lr, warmup=warmup, decay="linear", weight_decay=1e-4),
+        # Linear decay: with a cosine the last tenth of the steps hardly moves, and a run that is far from full looks
+        # flat (docs/lab/2026-11-30-first-light.md).
+        train=TrainConfig(steps=steps, batch=batch, warmup=80, decay="linear", weight_decay=1e-4),
     )
+
+
+def _published(size: Experiment, *, lr: float) -> Experiment:
+    return dataclasses.replace(size, train=dataclasses.replace(size.train, lr=lr, warmup=500, decay="cosine"))
 
 
 SIZES: dict[str, dict[str, list[Experiment]]] = {
@@ -114,11 +131,11 @@ SIZES: dict[str, dict[str, list[Experiment]]] = {
         "memorization": [_memorization(64, 256, width=16, steps=800, batch=4096)],
     },
     "small": {
-        "needle": [_needle(4), _needle(8), _needle(16, steps=3000, lr=3e-3)],
+        "needle": [_needle(4), _needle(8), _needle(16, steps=3000)],
         "memorization": [_memorization(64, 256, width=16, steps=3200, batch=4096)],
     },
     "paper": {
-        "needle": [_needle(30, width=512, steps=100_000, n_values=255, lr=1e-3, batch=1000, warmup=500)],
-        "memorization": [_memorization(512, 512, width=128, steps=20_000, batch=32_768, lr=5e-3, warmup=500)],
+        "needle": [_published(_needle(30, width=512, steps=100_000, n_values=255, batch=1000), lr=1e-3)],
+        "memorization": [_published(_memorization(512, 512, width=128, steps=20_000, batch=32_768), lr=5e-3)],
     },
 }

@@ -40,10 +40,12 @@ class Attention:
     bias: bool = True
 
     def build(self, size: MixerSize, *, generator: torch.Generator) -> nn.Module:
-        return _Attention(self, size, generator)
+        return SelfAttention(self, size, generator)
 
 
-class _Attention(nn.Module):
+class SelfAttention(nn.Module):
+    """Queries, keys and values in heads; what becomes of the scores is said twice, by `_mixing` and by `_fused`."""
+
     def __init__(self, config: Attention, size: MixerSize, generator: torch.Generator):
         super().__init__()
         self.n_heads, self.head_width = config.n_heads, size.head_width(config.n_heads)
@@ -67,15 +69,12 @@ class _Attention(nn.Module):
         q_BHLK, (k_BHSK, v_BHSK) = self._queries(x_BLD, None), self._keys_and_values(x_BLD)
         if self.scores.listening or self.mix.listening:
             everywhere_1L = torch.arange(length, device=x_BLD.device)[None]
-            return self._read(q_BHLK, k_BHSK, v_BHSK, self._visible(everywhere_1L, length, lengths_B))
-        # Padding is on the right, so a causal model never sees it from a position in use.
-        visible = None if self.causal or lengths_B is None else valid_BL(lengths_B, length)[:, None, None]
-        y_BHLK = F.scaled_dot_product_attention(q_BHLK, k_BHSK, v_BHSK, attn_mask=visible, is_causal=self.causal)
-        return self._joined(y_BHLK)
+            return self._read(q_BHLK, k_BHSK, v_BHSK, everywhere_1L, lengths_B)
+        return self._joined(self._fused(q_BHLK, k_BHSK, v_BHSK, lengths_B))
 
     def forward_at(self, x_BLD: Tensor, read_BQ: Tensor, lengths_B: Tensor | None) -> Tensor:
         q_BHQK = self._queries(take(x_BLD, read_BQ), read_BQ)
-        return self._read(q_BHQK, *self._keys_and_values(x_BLD), self._visible(read_BQ, x_BLD.shape[1], lengths_B))
+        return self._read(q_BHQK, *self._keys_and_values(x_BLD), read_BQ, lengths_B)
 
     def _queries(self, x_BQD: Tensor, at_BQ: Tensor | None) -> Tensor:
         return self._turned(self._heads(self.query(x_BQD), self.n_heads), at_BQ)
@@ -88,11 +87,24 @@ class _Attention(nn.Module):
             return k_BHSK.repeat_interleave(group, dim=1), v_BHSK.repeat_interleave(group, dim=1)
         return k_BHSK, v_BHSK
 
-    def _read(self, q_BHQK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, visible: Tensor) -> Tensor:
+    def _read(
+        self, q_BHQK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, at_BQ: Tensor, lengths_B: Tensor | None
+    ) -> Tensor:
         """The plain way, on which the taps sit."""
+        visible = self._visible(at_BQ, k_BHSK.shape[2], lengths_B)
         scores_BHQS = self.scores(q_BHQK @ k_BHSK.mT * self.head_width**-0.5)
-        mix_BHQS = self.mix(scores_BHQS.masked_fill(~visible, float("-inf")).softmax(-1))
+        mix_BHQS = self.mix(self._mixing(scores_BHQS, visible, at_BQ))
         return self._joined(mix_BHQS.to(v_BHSK.dtype) @ v_BHSK)
+
+    def _mixing(self, scores_BHQS: Tensor, visible: Tensor, at_BQ: Tensor) -> Tensor:
+        """What multiplies the values of the sources, for the rows that stand at `at_BQ`."""
+        return scores_BHQS.masked_fill(~visible, float("-inf")).softmax(-1)
+
+    def _fused(self, q_BHLK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, lengths_B: Tensor | None) -> Tensor:
+        """The mixing times the values, all rows, in one kernel."""
+        # Padding is on the right, so a causal model never sees it from a position in use.
+        visible = None if self.causal or lengths_B is None else valid_BL(lengths_B, k_BHSK.shape[2])[:, None, None]
+        return F.scaled_dot_product_attention(q_BHLK, k_BHSK, v_BHSK, attn_mask=visible, is_causal=self.causal)
 
     def _visible(self, at_BQ: Tensor, length: int, lengths_B: Tensor | None) -> Tensor:
         """Which sources a position may see, bool, to be broadcast to (B, H, Q, S)."""

@@ -2,6 +2,7 @@
 input. Source: Dong, Noci, Khodak, Li 2025, arXiv:2506.01115."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -24,23 +25,42 @@ class RandomMixing:
     Args:
         n_heads: H; each head has its own matrix.
         std: (low, high), the range that each head draws the sd of its W from; None is the paper's code's,
-            ((length * head_width) ** -0.5, length ** -0.5).
+            ((length * head_width) ** -0.5, length ** -0.5). Or one sd for all heads: "row", length ** -0.5, as the code
+            has it with depth_alpha; "head", (length * head_width) ** -0.5, as in its GPT-2 model; "width",
+            (length * width) ** -0.5, the theory's (mixit.md 1.2).
+        identity: False leaves the I out, so that rows sum to zero: the published code's second regime, depth_alpha.
         sink: overwrite head 0 by half the identity plus half of the first position, as the published code does and
-            no summary says (mixit.md 1.2); it needs two heads.
+            no summary says (mixit.md 1.2); it needs two heads. Its row 0 sums to one half, as published.
         bias: whether value and out have one.
     """
 
     n_heads: int = 4
-    std: tuple[float, float] | None = None
+    std: tuple[float, float] | Literal["row", "head", "width"] | None = None
+    identity: bool = True
     sink: bool = False
     bias: bool = True
 
     def build(self, size: MixerSize, *, generator: torch.Generator) -> nn.Module:
         return _RandomMixing(self, size, generator)
 
+    def spread(self, size: MixerSize) -> tuple[float, float]:
+        """(low, high) of the sd of W, here."""
+        row, head = size.length**-0.5, (size.length * size.head_width(self.n_heads)) ** -0.5
+        if self.std is None:
+            return head, row
+        if isinstance(self.std, tuple):
+            return self.std
+        return ({"row": row, "head": head, "width": (size.length * size.width) ** -0.5}[self.std],) * 2
+
 
 def sample_mixing_matrix(
-    n_heads: int, length: int, *, std: tuple[float, float], causal: bool, generator: torch.Generator
+    n_heads: int,
+    length: int,
+    *,
+    std: tuple[float, float],
+    causal: bool,
+    generator: torch.Generator,
+    identity: bool = True,
 ) -> Float[Tensor, "head length length"]:
     """Draw one fixed, input-independent mixing matrix per head.
 
@@ -56,6 +76,7 @@ def sample_mixing_matrix(
             `((length * head_width) ** -0.5, length ** -0.5)`.
         causal: zero right of the diagonal, and the row mean runs over the rest.
         generator: the same state gives the same matrix on the same device.
+        identity: False leaves the I out; rows then sum to zero.
 
     Returns:
         (H, L, L), float32. Keep it as a persistent buffer, so that a checkpoint holds it.
@@ -78,7 +99,8 @@ def sample_mixing_matrix(
     may_see_LL = may_see_LL.tril() if causal else may_see_LL
     w_HLL = w_HLL * may_see_LL
     centre_HL1 = w_HLL.sum(-1, keepdim=True) / may_see_LL.sum(-1, keepdim=True)
-    return torch.eye(length) + (w_HLL - centre_HL1) * may_see_LL
+    centred_HLL = (w_HLL - centre_HL1) * may_see_LL
+    return torch.eye(length) + centred_HLL if identity else centred_HLL
 
 
 class _RandomMixing(nn.Module):
@@ -87,12 +109,18 @@ class _RandomMixing(nn.Module):
         self.n_heads, self.head_width = config.n_heads, size.head_width(config.n_heads)
         if self.n_heads < 2 and config.sink:
             raise ConfigError("random mixing with a sink needs two heads: the sink takes the only one.")
-        self.causal, self.sink = size.causal, config.sink
-        std = config.std or ((size.length * self.head_width) ** -0.5, size.length**-0.5)
+        self.causal, self.identity, self.sink = size.causal, config.identity, config.sink
         self.value = linear(size.width, size.width, generator, bias=config.bias)
         self.out = linear(size.width, size.width, generator, bias=config.bias)
         self.mix = Tap()
-        mix_HLL = sample_mixing_matrix(config.n_heads, size.length, std=std, causal=size.causal, generator=generator)
+        mix_HLL = sample_mixing_matrix(
+            config.n_heads,
+            size.length,
+            std=config.spread(size),
+            causal=size.causal,
+            generator=generator,
+            identity=config.identity,
+        )
         if config.sink:
             mix_HLL[0] = 0.5 * torch.eye(size.length)
             mix_HLL[0, 1:, 0] += 0.5
@@ -120,7 +148,7 @@ class _RandomMixing(nn.Module):
             return mix_HLS[None]
         # Two-way: subtracting a constant of the row from W leaves W - rowmean(W) the same, so the corner can be
         # centred over the positions in use without keeping W itself.
-        eye_LS = torch.eye(length, device=mix_HLS.device, dtype=mix_HLS.dtype)
+        eye_LS = self.identity * torch.eye(length, device=mix_HLS.device, dtype=mix_HLS.dtype)
         if lengths_B is None:
             used_BS = torch.ones(1, length, device=mix_HLS.device, dtype=mix_HLS.dtype)
         else:
