@@ -62,7 +62,7 @@ def test_every_part_survives_json(registry, name):
 def test_every_part_survives_with_each_field_off_its_default():
     for config in (
         Attention(n_heads=2, n_kv_heads=1, rope=False, rope_base=3.0, qk_scale=0.5, bias=False),
-        RandomMixing(n_heads=2, std=(0.0, 0.5), sink=True, bias=False),
+        RandomMixing(n_heads=2, std=(0.0, 0.5), identity=False, sink=True, bias=False),
         Needle(n_pairs=5, min_pairs=2, n_keys=9, n_values=4),
         Memorization(n_first=3, n_second=4, n_values=5),
     ):
@@ -364,3 +364,9 @@ def test_numbers_that_json_lacks_are_refused_by_the_settings_that_cannot_mean_th
     with pytest.raises(ConfigError, match="a positive rate was expected"):
         replaced(FULL, "train.lr", math.inf)
     assert parsed("train.lr=Infinity") == ("train.lr", math.inf)
+
+
+def test_a_whole_number_is_the_same_as_a_float_or_an_int():
+    assert digest(TrainConfig(lr=1)) == digest(TrainConfig(lr=1.0))
+    assert digest(ModelConfig(embed_std=1)) == digest(ModelConfig())
+    assert digest(ModelConfig(tied=True)) != digest(ModelConfig())

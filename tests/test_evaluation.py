@@ -9,7 +9,18 @@ from torch import nn
 
 from partwise.batch import IGNORE, Batch
 from partwise.errors import ConfigError
-from partwise.evaluation import CHUNK, Headline, evaluation_batch, headline, loss_sum, measure, predict, rows, score
+from partwise.evaluation import (
+    CHUNK,
+    Headline,
+    evaluation_batch,
+    headline,
+    loss_sum,
+    measure,
+    mode,
+    predict,
+    rows,
+    score,
+)
 from partwise.model import ModelConfig, Transformer
 from partwise.shapes import TaskShape
 from partwise.tasks import ACCURACY, REAL_ERROR
@@ -255,3 +266,12 @@ def test_the_headline_is_read_against_its_best_floor_and_its_ceiling():
     assert lower.floor == 1.0
     assert lower.closed == pytest.approx(0.9)
     assert math.isnan(Headline(value=1.0, floor=1.0, ceiling=1.0).closed)
+
+
+def test_scoring_gives_each_submodule_its_own_mode_back():
+    model = nn.Sequential(nn.Embedding(4, 4), nn.Dropout(), nn.Dropout())
+    model.train()
+    model[1].eval()
+    with mode(model, training=False):
+        assert not any(module.training for module in model.modules())
+    assert [module.training for module in model.modules()] == [True, True, False, True]

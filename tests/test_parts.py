@@ -27,6 +27,10 @@ mixit              +       +       +      +    +    +    +    +     +   +   +   
 embeddings_only    +       +       -      -    -    -    -    -     -   -   -       -         +
 norms_only         -       -       +      -    -    -    -    +     -   -   -       +         -
 frozen_vo          +       +       +      +    +    -    -    +     +   +   +       +         +
+interleaved        +       +       +      +    +    +    +    +     +   +   +       +         +
+standard_published +       +       +      +    +    +    +    +     +   +   +       +         +
+mixit_published    +       +       +      +    +    +    +    +     +   +   +       +         +
+shaped_published   +       +       +      +    +    +    +    +     +   +   +       +         +
 """
 REFUSED = {
     ("frozen_qk", "random_mixing"),
@@ -35,8 +39,16 @@ REFUSED = {
     ("norms_only", "none"),
     ("frozen_vo", "none"),
 }
+OWN = {  # architectures that bring their mixer and positions along (interleaved has those of attention, and others)
+    "mixit": ("random_mixing", "learned"),
+    "interleaved": ("attention", "learned"),
+    "standard_published": ("attention", "none"),
+    "mixit_published": ("random_mixing", "learned"),
+    "shaped_published": ("shaped_attention", "none"),
+}
 PARTS = {
     "attention": {"norm_1", "query", "key", "value", "out"},
+    "shaped_attention": {"norm_1", "query", "key", "value", "out"},
     "random_mixing": {"norm_1", "value", "out"},
     "uniform": {"norm_1", "value", "out"},
     "none": set(),
@@ -75,8 +87,9 @@ def test_what_learns_is_what_the_table_says(name, mixer, positions):
         return
     learns, row = chosen.learn.learning(model), truth()[name]
     held = {parameter for parameter, _ in model.named_parameters()}
-    has = PARTS["random_mixing" if name == "mixit" else mixer] | {"norm_2", "gate", "up", "down"}
-    has |= {"embed", "final_norm", "unembed"} | ({"positions"} if positions == "learned" or name == "mixit" else set())
+    own_mixer, own_positions = OWN.get(name, (mixer, positions))
+    has = PARTS[own_mixer] | {"norm_2", "gate", "up", "down", "embed", "final_norm", "unembed"}
+    has |= {"positions"} if own_positions == "learned" else set()
     assert {part_of(parameter) for parameter in held} == has
     assert learns == {parameter for parameter in held if row[part_of(parameter)] == "+"}
 

@@ -6,6 +6,7 @@ import pytest
 
 from partwise.errors import PartwiseError, UnknownName
 from partwise.registry import Registry
+from partwise.tasks import TASKS
 from partwise.token_mixers import TOKEN_MIXERS
 from partwise.token_mixers.attention import Attention
 
@@ -109,3 +110,16 @@ def test_a_subclass_is_not_the_part_it_derives_from():
 def test_the_message_of_the_real_catalogue():
     with pytest.raises(UnknownName, match=r"no token mixer is called 'unifrm'\. Did you mean 'uniform'\? There are: "):
         TOKEN_MIXERS["unifrm"]
+
+
+def test_a_class_that_is_run_again_takes_its_own_name_again():
+    def cell():
+        @TASKS.register("from_a_cell")
+        class Cell:
+            """A task in a notebook."""
+
+        return Cell
+
+    first, second = cell(), cell()
+    assert first is not second
+    assert TASKS["from_a_cell"] is second

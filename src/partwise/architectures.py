@@ -2,6 +2,26 @@
 
 `mixit` is `standard` with the token mixer swapped and nothing else (mixit.md 1.6); a frozen mixing matrix cannot tell
 positions by content or by rotation, so it comes with learned positions, an axis of their own (`model.positions`).
+
+Blocks that differ are a pattern, repeated to the model's depth. As data, with whatever else goes into a block:
+
+    Architecture(summary="...", parts={"blocks": [{"token_mixer": "random_mixing"}, {"token_mixer": "attention"}]})
+
+and by name, the token mixers joined by a plus: attention only in block 2 of four is
+`random_mixing+random_mixing+attention+random_mixing`.
+
+The `published` ones keep what only the published code has (princeton-pli/MixiT 22ce029; mixit.md 1.1-1.5), each a setting
+that can be turned back by itself:
+
+    linear_std, embed_std     .02 at every width
+    base_width                sqrt(512 / width) on each linear map's output, bias included
+    shaped_mlp base_hidden    1.0, a feed-forward that starts nearly dead
+    random_mixing sink        head 0 reads itself and the first position
+    join s, r                 sqrt(.5) each; .5 and .866 in its language models
+    shaped_attention tau      sqrt(head width) * width / 512
+
+Its second regime, depth_alpha != 0, is `--set model.join=depth_scaled`, and in mixit_published also
+`--set model.token_mixer.identity=false --set model.token_mixer.std=row`.
 """
 
 import dataclasses
@@ -11,7 +31,7 @@ from typing import Any
 
 from partwise.configs import from_plain, hints
 from partwise.errors import ConfigError, UnknownName, did_you_mean
-from partwise.model import ModelConfig
+from partwise.model import BlockConfig, ModelConfig
 from partwise.parts import AllBut, LearnRule, Only
 from partwise.token_mixers import TOKEN_MIXERS
 
@@ -22,8 +42,9 @@ class Architecture:
 
     Args:
         summary: one line for `partwise list`.
-        parts: fields of ModelConfig to set. A token or channel mixer given by name takes over the base's settings of
-            the same name (n_heads, bias, hidden), so that nothing but the mixer differs.
+        parts: fields of ModelConfig to set. A part given as plain data, by name or as {"name": ..., a few settings},
+            takes over the base's settings of the same name (n_heads, bias, hidden) where it says nothing of them, so
+            that nothing but the mixer differs; so do the parts of `blocks`. A config is put in as it is.
         learn: what learns.
     """
 
@@ -32,22 +53,46 @@ class Architecture:
     learn: LearnRule = AllBut()
 
     def model(self, base: ModelConfig) -> ModelConfig:
-        """The base with this architecture's parts put in."""
-        made = {}
-        for slot, part in self.parts.items():
-            kind = hints(ModelConfig)[slot]
-            new = from_plain(kind, part, at=f"model.{slot}")
-            made[slot] = _taking_over(new, getattr(base, slot)) if isinstance(part, str) else new
-        if "token_mixer" in made and any(block.token_mixer is not None for block in base.blocks):
-            raise ConfigError("this architecture sets the token mixer, and the base model's blocks set their own.")
+        """The base with this architecture's parts put in; as deep as its `blocks` where these are more than the base has.
+
+        Raises:
+            ConfigError: it sets what the base's own blocks set.
+        """
+        for slot in self.parts:
+            if slot == "blocks" and base.blocks:
+                raise ConfigError("this architecture sets the blocks, and the base model has its own.")
+            if any(getattr(block, slot, None) is not None for block in base.blocks):
+                what = slot.replace("_", " ")
+                raise ConfigError(f"this architecture sets the {what}, and the base model's blocks set their own.")
+        made = _made(ModelConfig, self.parts, base, at="model")
+        if "blocks" in made:
+            made["n_blocks"] = max(made.get("n_blocks", base.n_blocks), len(made["blocks"]))
         return dataclasses.replace(base, **made)
 
 
-def _taking_over(new: Any, old: Any) -> Any:
-    """The new part with the old one's settings of the same name; a leaf (positions) as it is."""
-    if not hasattr(new, "registered_name"):
+def _made(cls: type, parts: dict[str, Any], base: ModelConfig, at: str) -> dict[str, Any]:
+    """Fields of a ModelConfig, or of one of its BlockConfigs, from plain data and from what the base has there."""
+    made = {}
+    for slot, part in parts.items():
+        new = from_plain(hints(cls)[slot], part, at=f"{at}.{slot}")
+        if slot == "blocks":
+            made[slot] = tuple(
+                BlockConfig(**_made(BlockConfig, block, base, at=f"{at}.blocks.{index}"))
+                if isinstance(block, dict)
+                else block
+                for index, block in enumerate(part)
+            )
+        else:
+            made[slot] = _taking_over(new, part, getattr(base, slot))
+    return made
+
+
+def _taking_over(new: Any, part: Any, old: Any) -> Any:
+    """The new part with the old one's settings of the same name, but those that its plain data `part` gives."""
+    if not hasattr(new, "registered_name") or not isinstance(part, (str, dict)):
         return new
-    names = [field.name for field in dataclasses.fields(new)]
+    given = part.keys() if isinstance(part, dict) else ()
+    names = [field.name for field in dataclasses.fields(new) if field.name not in given]
     return dataclasses.replace(new, **{name: getattr(old, name) for name in names if hasattr(old, name)})
 
 
@@ -69,17 +114,26 @@ def register_architecture(name: str, architecture: Architecture) -> Architecture
 def architecture(name: str) -> Architecture:
     """The architecture of that name; a token mixer's name stands for `standard` with that mixer, everything learning.
 
+    Names of token mixers joined by a plus stand for blocks with these in turn, repeated to the model's depth.
+
     Raises:
         UnknownName: there is none; with the nearest.
     """
     if name in _CATALOGUE:
         return _CATALOGUE[name]
-    if name in TOKEN_MIXERS.names():
+    mixers, known = name.split("+"), TOKEN_MIXERS.names()
+    if name in known:
         return Architecture(summary=TOKEN_MIXERS.summary(name), parts={"token_mixer": name})
-    known = [*_CATALOGUE, *TOKEN_MIXERS.names()]
+    if all(mixer in known for mixer in mixers):
+        return Architecture(
+            summary=f"Blocks with {', '.join(mixers)}, repeated; all learns.",
+            parts={"blocks": [{"token_mixer": mixer} for mixer in mixers]},
+        )
+    if len(mixers) > 1:
+        TOKEN_MIXERS[next(mixer for mixer in mixers if mixer not in known)]  # raises, with the nearest mixer
     raise UnknownName(
-        f"no architecture is called {name!r}.{did_you_mean(name, known)} There are: {', '.join(_CATALOGUE)};"
-        f" and each token mixer's name: {', '.join(TOKEN_MIXERS.names())}."
+        f"no architecture is called {name!r}.{did_you_mean(name, [*_CATALOGUE, *known])}"
+        f" There are: {', '.join(_CATALOGUE)}; and each token mixer's name: {', '.join(known)}."
     )
 
 
@@ -122,4 +176,82 @@ register_architecture(
 )
 register_architecture(
     "frozen_vo", Architecture(summary="Values and outputs stay as drawn; all else learns.", learn=AllBut(*VO))
+)
+register_architecture(
+    "interleaved",
+    Architecture(
+        summary="Random fixed mixing and attention by turns, with learned positions; all learns.",
+        parts={
+            "blocks": [{"token_mixer": "random_mixing"}, {"token_mixer": "attention"}],
+            "positions": "learned",
+        },
+    ),
+)
+
+# Sizes (heads, hidden width, depth, width) are the base's; all else is as published.
+PUBLISHED = {
+    "norm": "rms",
+    "order": "sequential",
+    "final_norm": "rms",
+    "tied": False,
+    "embed_std": 0.02,
+    "unembed_std": 0.02,
+    "linear_std": 0.02,
+}
+PUBLISHED_SHAPED = {
+    **PUBLISHED,
+    "channel_mixer": {
+        "name": "shaped_mlp",
+        "c_plus": 0.0,
+        "c_minus": -1.0,
+        "gated": True,
+        "base_hidden": 1.0,
+        "bias": True,
+    },
+    "join": {"name": "scaled", "s": 0.5**0.5, "r": 0.5**0.5},
+    "base_width": 512,
+}
+PUBLISHED_HEADS = {"n_kv_heads": None, "rope": True, "rope_base": 10_000.0, "qk_scale": 1.0, "bias": True}
+
+register_architecture(
+    "standard_published",
+    Architecture(
+        summary="The standard model as MixiT's code has it: all weights start at sd .02; all learns.",
+        parts={
+            **PUBLISHED,
+            "token_mixer": {"name": "attention", **PUBLISHED_HEADS},
+            "channel_mixer": {"name": "gated_mlp", "activation": "silu", "bias": True},
+            "join": "add",
+            "positions": "none",
+            "base_width": None,
+        },
+    ),
+)
+register_architecture(
+    "mixit_published",
+    Architecture(
+        summary="MixiT as its code has it, with sink head, shaped feed-forward and weighted residual; all learns.",
+        parts={
+            **PUBLISHED_SHAPED,
+            "token_mixer": {"name": "random_mixing", "std": None, "identity": True, "sink": True, "bias": True},
+            "positions": "learned",
+        },
+    ),
+)
+register_architecture(
+    "shaped_published",
+    Architecture(
+        summary="Shaped attention and feed-forward as MixiT's code has them, with weighted residual; all learns.",
+        parts={
+            **PUBLISHED_SHAPED,
+            "token_mixer": {
+                "name": "shaped_attention",
+                "tau0": 1.0,
+                "tau": "published",
+                "base_width": 512,
+                **PUBLISHED_HEADS,
+            },
+            "positions": "none",
+        },
+    ),
 )

@@ -48,7 +48,7 @@ def to_plain(config: Any, *, without_defaults: bool = False) -> Any:
 
 def _is_default(field: dataclasses.Field, value: Any) -> bool:
     if field.default is not dataclasses.MISSING:
-        return type(field.default) is type(value) and field.default == value
+        return field.default == value and isinstance(field.default, bool) == isinstance(value, bool)
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory() == value
     return False
@@ -64,8 +64,17 @@ def digest(config: Any) -> str:
     versions = {name: version for name, version in sorted(_versions(config)) if version != 1}
     if versions:
         canonical["versions"] = versions
-    text = json.dumps(canonical, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(_numbers_alike(canonical), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _numbers_alike(plain: Any) -> Any:
+    """lr=1 and lr=1.0 mean the same."""
+    if isinstance(plain, dict):
+        return {key: _numbers_alike(value) for key, value in plain.items()}
+    if isinstance(plain, list):
+        return [_numbers_alike(value) for value in plain]
+    return int(plain) if isinstance(plain, float) and plain.is_integer() else plain
 
 
 def _versions(config: Any) -> Iterator[tuple[str, int]]:

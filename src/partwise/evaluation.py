@@ -1,5 +1,6 @@
 """One loss and one score, for every task and any module that maps tokens to logits."""
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -61,6 +62,18 @@ def evaluation_batch(data: Any, split: Split, *, n: int, seed: int) -> Batch:
     return data.sample(n, split=split, generator=generator_for(seed, f"{split} set"))
 
 
+@contextlib.contextmanager
+def mode(model: nn.Module, *, training: bool) -> Iterator[None]:
+    """Train or eval mode; afterwards each submodule has its own mode back."""
+    before = {module: module.training for module in model.modules()}
+    model.train(training)
+    try:
+        yield
+    finally:
+        for module, was in before.items():
+            module.training = was
+
+
 @dataclass(frozen=True)
 class Scored:
     """What a model did on one batch, position by position."""
@@ -73,11 +86,10 @@ class Scored:
 @torch.no_grad()
 def score(model: nn.Module, batch: Batch) -> Scored:
     """Run the model over the batch in chunks."""
-    training, device = model.training, next(model.parameters(), torch.empty(0)).device
-    model.eval()
+    device = next(model.parameters(), torch.empty(0)).device
     hits, scored, total = [], [], 0.0
     read_BQ, targets_BQ = batch.read()
-    try:
+    with mode(model, training=False):
         for start in range(0, len(batch), CHUNK):
             part = batch.rows(start, start + CHUNK).to(device)
             read = None if read_BQ is None else read_BQ[start : start + CHUNK].to(device)
@@ -87,8 +99,6 @@ def score(model: nn.Module, batch: Batch) -> Scored:
             right, counted = _hits(_predictions(logits, targets), targets)
             hits.append(right.cpu())
             scored.append(counted.cpu())
-    finally:
-        model.train(training)
     counted = torch.cat(scored)
     return Scored(torch.cat(hits), counted, total / max(1, int(counted.sum())))
 
@@ -115,20 +125,10 @@ def rows(data: Any, batch: Batch, result: Scored, *, split: Split, step: int) ->
         if result.scored.shape[1] > 1:
             exact_B = (result.hits | ~result.scored).all(-1)
             yield Row(where=split, quantity="exact_match", value=exact_B.float().mean().item(), n=len(batch), step=step)
-    read_BQ, targets_BQ = batch.read()
-    for name, stratum in batch.strata.items():
-        stratum_BQ = (
-            stratum[:, None].expand_as(result.scored)
-            if stratum.ndim == 1
-            else (stratum if read_BQ is None else stratum.gather(1, read_BQ))
-        )
-        for value in stratum_BQ[result.scored].unique().tolist():
-            member = result.scored & (stratum_BQ == value)
-            where = f"{split}/{name}={value}"
-            yield Row(where=where, quantity=base.name, value=_mean(result.hits, member), n=int(member.sum()), step=step)
-    for name, predicted_BL in data.floors(batch).items():
-        predicted = predicted_BL if read_BQ is None else predicted_BL.gather(1, read_BQ)
-        right, scored = _hits(predicted, targets_BQ)
+    for label, member in _strata(batch, result.scored):
+        where, count = f"{split}/{label}", int(member.sum())
+        yield Row(where=where, quantity=base.name, value=_mean(result.hits, member), n=count, step=step)
+    for name, right, scored in _floors(data, batch):
         yield Row(where=split, quantity=f"{base.name}.floor.{name}", value=_mean(right, scored), n=n, step=step)
         if base is ACCURACY and scored.shape[1] > 1:
             exact = (right | ~scored).all(-1).float().mean().item()
@@ -137,6 +137,36 @@ def rows(data: Any, batch: Batch, result: Scored, *, split: Split, step: int) ->
     ceiling = metric.perfect if data.ceiling is None else data.ceiling
     if ceiling is not None:
         yield Row(where=split, quantity=f"{metric.name}.ceiling", value=ceiling, unit=metric.unit, n=n, step=step)
+
+
+def _strata(batch: Batch, scored: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """('n_pairs=3', which scored positions are in it, (B, Q)) for each value that occurs."""
+    read_BQ, _ = batch.read()
+    for name, stratum in batch.strata.items():
+        if stratum.ndim == 1:
+            stratum_BQ = stratum[:, None].expand_as(scored)
+        else:
+            stratum_BQ = stratum if read_BQ is None else stratum.gather(1, read_BQ)
+        for value in stratum_BQ[scored].unique().tolist():
+            yield f"{name}={value}", scored & (stratum_BQ == value)
+
+
+def _floors(data: Any, batch: Batch) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """A floor's name, its hits and the positions that are scored, (B, Q) each."""
+    read_BQ, targets_BQ = batch.read()
+    for name, predicted_BL in data.floors(batch).items():
+        yield name, *_hits(predicted_BL if read_BQ is None else predicted_BL.gather(1, read_BQ), targets_BQ)
+
+
+def _measured(data: Any, batch: Batch, found: list[Row], split: Split) -> dict[str, float]:
+    """What `derived` is made of, by name: the split's own numbers, and those of a stratum as 'n_pairs=3/accuracy'."""
+    base = REAL_ERROR if data.shape.real_targets else ACCURACY
+    names = {split: ""} | {row.where: f"{row.where.removeprefix(f'{split}/')}/" for row in found if row.where != split}
+    measured = {names[row.where] + row.quantity: row.value for row in found}
+    for name, right, scored in _floors(data, batch):
+        for label, member in _strata(batch, scored):
+            measured[f"{label}/{base.name}.floor.{name}"] = _mean(right, member)
+    return measured
 
 
 def measure(
@@ -154,7 +184,7 @@ def measure(
     """
     found = list(rows(data, batch, score(model, batch), split=split, step=step))
     if hasattr(data, "derived"):
-        measured = {row.quantity: row.value for row in found if row.where == split} | dict(counts)
+        measured = _measured(data, batch, found, split) | dict(counts)
         found += [replace(row, where=split, step=step) for row in data.derived(measured)]
     return found
 

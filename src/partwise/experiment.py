@@ -16,7 +16,7 @@ from torch import nn
 from partwise import configs
 from partwise.checkpoint import load_tensors, load_weights, save_tensors, weights
 from partwise.errors import ConfigError, PartwiseError
-from partwise.evaluation import evaluation_batch, headline_of, measure
+from partwise.evaluation import evaluation_batch, headline_of, measure, mode
 from partwise.execution import Execution, choose_execution
 from partwise.flops import flops_per_example, spent
 from partwise.model import ModelConfig, Transformer
@@ -315,9 +315,9 @@ def train(
         rows += measure(model, data, batch, split="test", step=state.step, counts=counts)
         rows += _rise(state, metric.name)
         few = batch.rows(0, 256).to(execution.device)
-        model.eval()
-        for probe in probes:
-            rows += [dataclasses.replace(row, step=state.step) for row in probe.measure(model, few)]
+        with mode(model, training=False):
+            for probe in probes:
+                rows += [dataclasses.replace(row, step=state.step) for row in probe.measure(model, few)]
     return RunRecord(
         digest="",
         architecture="custom",

@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from partwise.evaluation import mode
 from partwise.parts import LearnRule
 from partwise.seeds import generator_for
 from partwise.training import backward
@@ -24,10 +25,8 @@ def flops_per_example(model: nn.Module, data: Any, learn: LearnRule) -> list[tup
     batch = data.sample(n, split="train", generator=generator_for(0, "flops"))
     wanted = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
     counted = []
-    training = model.training
-    model.eval()  # a user's dropout or batch norm must not notice
-    # Plain matrix products, since the fused CPU kernel is not counted.
-    with sdpa_kernel(SDPBackend.MATH), torch.random.fork_rng(devices=[]):
+    # Plain matrix products, since the fused CPU kernel is not counted; a user's dropout or batch norm does not notice.
+    with mode(model, training=False), sdpa_kernel(SDPBackend.MATH), torch.random.fork_rng(devices=[]):
         for step in (0, *learn.changes()):
             learns = learn.learning(model, step)
             for name, parameter in model.named_parameters():
@@ -35,7 +34,6 @@ def flops_per_example(model: nn.Module, data: Any, learn: LearnRule) -> list[tup
             with FlopCounterMode(display=False) as counter:
                 backward(model, batch, pieces=1, device=device, precision="float32")
             counted.append((step, counter.get_total_flops() / n))
-    model.train(training)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(wanted[name])
         parameter.grad = None

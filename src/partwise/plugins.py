@@ -48,7 +48,7 @@ def load_plugin(file: Path) -> None:
     if not path.is_file():
         raise PluginError(f"there is no plug-in file {file}.")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    name = f"partwise_plugin_{path.stem}_{digest[:8]}"
+    name = f"partwise_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise PluginError(f"{file} is no Python file: a plug-in ends in .py.")

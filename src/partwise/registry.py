@@ -25,6 +25,8 @@ class Registry:
     def register(self, name: str) -> Callable[[Part], Part]:
         """Class decorator: list the class under `name`, and tell the class its name.
 
+        The same class may come again, as when a notebook's cell is run twice; the later one counts.
+
         Raises:
             ValueError: another class has that name; the text says where both are.
         """
@@ -33,7 +35,7 @@ class Registry:
             if not cls.__module__.startswith(f"{self._package}."):
                 self._fill()  # a newcomer from outside that takes a name of ours is told so here, not later by our file
             first = self._classes.get(name)
-            if first is not None:
+            if first is not None and (first.__module__, first.__qualname__) != (cls.__module__, cls.__qualname__):
                 raise ValueError(
                     f"two {self.kind}s are called {name!r}: in {first.__module__} and in {cls.__module__}."
                 )

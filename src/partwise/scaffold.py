@@ -141,8 +141,9 @@ class {cls}:
             predict(model, batch)
         for address, mix_BHLS in seen.items():
             size_BHLS = mix_BHLS.float().abs()
-            own = (size_BHLS.diagonal(dim1=-2, dim2=-1) / size_BHLS.sum(-1)).mean().item()
-            yield Row(where=address, quantity="{name}", value=own, n=size_BHLS.shape[-1])
+            own_BHL = size_BHLS.diagonal(dim1=-2, dim2=-1) / size_BHLS.sum(-1)
+            own_NH = own_BHL.expand(len(batch), -1, -1).transpose(1, 2)[batch.used_BL]  # padding does not count
+            yield Row(where=address, quantity="{name}", value=own_NH.mean().item(), n=own_NH.numel())
 '''
 
 TEST = '''"""The contracts of the lab, on {name}."""

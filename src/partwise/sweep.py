@@ -136,25 +136,23 @@ def _run_pending(
             for ready in wait(list(running)):
                 assert isinstance(ready, Connection)
                 index, process = running[ready]
-                try:
-                    kind, content = ready.recv()
-                except EOFError:  # it ended; without a word before, it crashed
-                    process.join()
-                    del running[ready]
-                    ready.close()
-                    if index not in told:
-                        records[index] = _crashed(experiments[index], out, process.exitcode)
-                        watch(Event(kind="finished", index=index, record=records[index]))
-                    continue
-                if kind != "progress":
-                    told.add(index)
+                kind, content = _heard(ready)
                 if kind == "progress":
                     watch(Event(kind="progress", index=index, progress=content))
-                elif kind == "busy":
+                    continue
+                if kind == "ended":
+                    process.join()
+                    ready.close()
+                    del running[ready]
+                    if index in told:
+                        continue
+                    kind, content = "failed", (_how_it_ended(process.exitcode), "")
+                told.add(index)
+                if kind == "busy":
                     watch(Event(kind="busy", index=index, message=content))
-                else:
-                    records[index] = content
-                    watch(Event(kind="finished", index=index, record=content))
+                    continue
+                records[index] = content if kind == "finished" else _failed(experiments[index], out, *content)
+                watch(Event(kind="finished", index=index, record=records[index]))
     finally:
         for _, process in running.values():
             process.terminate()
@@ -177,18 +175,18 @@ def _context() -> Any:
 
 
 def _child(plain: dict[str, Any], out: str, options: Options, pipe: Connection) -> None:
-    """One run in its own process; tells the parent how it goes, and leaves a record whatever happens."""
+    """One run in its own process; tells the parent how it goes and how it ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _end_with_parent()
-    load_plugins(options.plugins)
-    experiment = configs.from_plain(Experiment, plain)
 
     def tell(kind: str, content: Any) -> None:
         with contextlib.suppress(BrokenPipeError):
             pipe.send((kind, content))
 
     try:
+        load_plugins(options.plugins)
+        experiment = configs.from_plain(Experiment, plain)
         _, model = experiment.build()
         execution = choose_execution(model, precision=options.precision, threads=options.threads, device=options.device)
         del model
@@ -200,7 +198,7 @@ def _child(plain: dict[str, Any], out: str, options: Options, pipe: Connection) 
         tell("busy", str(error))
     except Exception as error:
         message = str(error) if isinstance(error, PartwiseError) else f"{type(error).__name__}: {error}"
-        tell("finished", _failed(experiment, Path(out), message, traceback.format_exc()))
+        tell("failed", (message, traceback.format_exc()))
 
 
 def _end_with_parent() -> None:
@@ -216,12 +214,18 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _crashed(experiment: Experiment, out: Path, code: int) -> RunRecord:
-    how = f"exit code {code}"
-    if code < 0:
-        name = signal.Signals(-code).name
-        how = f"{name}, perhaps for want of memory" if name == "SIGKILL" else name
-    return _failed(experiment, out, f"the process of this run ended by {how}", "")
+def _heard(pipe: Connection) -> tuple[str, Any]:
+    """What a run says; "ended" when its process has gone."""
+    try:
+        return pipe.recv()
+    except EOFError:
+        return "ended", None
+
+
+def _how_it_ended(code: int) -> str:
+    """Words for a process that went without one of its own."""
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return f"the process of this run ended by {how}{', perhaps for want of memory' if how == 'SIGKILL' else ''}"
 
 
 def _failed(experiment: Experiment, out: Path, detail: str, trace: str) -> RunRecord:

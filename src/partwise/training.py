@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from partwise.batch import Batch
 from partwise.checkpoint import load_tensors, load_weights, save_tensors, weights
 from partwise.errors import ConfigError
-from partwise.evaluation import evaluation_batch, headline, headline_of, loss_sum, measure, predict
+from partwise.evaluation import evaluation_batch, headline, headline_of, loss_sum, measure, mode, predict
 from partwise.parts import LearnRule, census, select
 from partwise.seeds import generator_for
 
@@ -173,7 +173,7 @@ def fit(
         stack.enter_context(torch.random.fork_rng(devices=[]))  # a user's dropout draws from the global generator
         torch.manual_seed(seed)
         state, optimizer = _resumed(model, learn, config, checkpoint)
-        model.train()
+        stack.enter_context(mode(model, training=True))
         started, written = time.perf_counter() - state.seconds, time.perf_counter()
         last_score = None
         while state.step < config.steps and not state.diverged and not state.stopped_early:

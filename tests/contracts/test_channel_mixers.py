@@ -10,11 +10,14 @@ from partwise import contracts
 from partwise.channel_mixers import CHANNEL_MIXERS
 from partwise.channel_mixers.gated_mlp import GatedMlp
 from partwise.channel_mixers.mlp import Mlp
+from partwise.channel_mixers.shaped_mlp import ShapedMlp
 from partwise.layers import linear
 
 CONFIGS = {name: CHANNEL_MIXERS[name]() for name in CHANNEL_MIXERS.names()} | {
     "mlp, linear": Mlp(activation="identity", hidden=5),
     "gated_mlp, without bias": GatedMlp(bias=False, hidden=1),
+    "shaped_mlp, of the theory": ShapedMlp(gated=False, c_plus=0.5, hidden=32),
+    "shaped_mlp, nearly dead": ShapedMlp(base_hidden=1.0, bias=False),
 }
 
 every_mixer = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())

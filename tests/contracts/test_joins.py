@@ -8,9 +8,12 @@ from torch import nn
 
 from partwise import contracts
 from partwise.joins import JOINS
-from partwise.joins.add import Add, Scaled
+from partwise.joins.add import Add, DepthScaled, Scaled
 
-CONFIGS = {name: JOINS[name]() for name in JOINS.names()} | {"scaled, uneven": Scaled(s=0.3, r=2.0)}
+CONFIGS = {name: JOINS[name]() for name in JOINS.names()} | {
+    "scaled, uneven": Scaled(s=0.3, r=2.0),
+    "depth_scaled, published": DepthScaled(alpha=0.5, base_blocks=4),
+}
 
 every_join = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
 

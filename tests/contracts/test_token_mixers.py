@@ -12,6 +12,7 @@ from partwise.taps import Tap
 from partwise.token_mixers import TOKEN_MIXERS
 from partwise.token_mixers.attention import Attention
 from partwise.token_mixers.random_mixing import RandomMixing
+from partwise.token_mixers.shaped_attention import ShapedAttention
 from partwise.token_mixers.uniform import Uniform
 
 CONFIGS = {name: TOKEN_MIXERS[name]() for name in TOKEN_MIXERS.names()} | {
@@ -19,6 +20,8 @@ CONFIGS = {name: TOKEN_MIXERS[name]() for name in TOKEN_MIXERS.names()} | {
     "attention, without rope": Attention(rope=False, n_heads=1, qk_scale=0.3),
     "random_mixing, sink": RandomMixing(sink=True),
     "random_mixing, identity": RandomMixing(std=(0.0, 0.0), n_heads=2),
+    "random_mixing, depth_alpha": RandomMixing(identity=False, std="row", sink=True),
+    "shaped_attention, theory": ShapedAttention(tau="theory", n_kv_heads=2, rope=False, bias=False),
     "uniform, without bias": Uniform(bias=False),
 }
 

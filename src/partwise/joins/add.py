@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from partwise.errors import ConfigError
 from partwise.joins import JOINS
 from partwise.shapes import MixerSize
 
@@ -56,6 +57,10 @@ class DepthScaled:
 
     alpha: float = 1.0
     base_blocks: int = 1
+
+    def __post_init__(self) -> None:
+        if self.base_blocks < 1:
+            raise ConfigError(f"base_blocks is {self.base_blocks}: at least 1 was expected.")
 
     def out_width(self, width: int) -> int:
         return width

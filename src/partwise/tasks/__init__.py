@@ -15,6 +15,9 @@ and, where the task has use for it:
     all_of(split) -> Batch                              a finite task's whole split; evaluation then uses all of it
     derived(measured) -> Iterator[Row]                  further rows, from the scores and the parameter counts;
                                                         `where` is filled in by whoever measures
+
+`measured` names each number by its quantity ("accuracy", "accuracy.floor.counting"), and one of a stratum with the
+stratum before it ("kind=2/accuracy", "kind=2/accuracy.floor.counting").
 """
 
 from collections.abc import Iterator, Mapping

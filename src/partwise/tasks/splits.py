@@ -40,13 +40,24 @@ def in_split(split: Split, content_BL: Tensor) -> Tensor:
     return (bucket_B >= low) & (bucket_B < high)
 
 
-def draw_split(n: int, split: Split, draw: Callable[[int], Tensor]) -> Tensor:
+def packed(symbols_BL: Tensor, base: int) -> Tensor:
+    """The same content in as few columns of int64 as hold it, each symbol below `base`: a quick one to hash."""
+    most = next(width for width in range(63, 0, -1) if base**width <= 2**63)
+    powers_L = base ** torch.arange(min(most, symbols_BL.shape[1]), device=symbols_BL.device)
+    return torch.stack([part_BL @ powers_L[: part_BL.shape[1]] for part_BL in symbols_BL.split(most, dim=1)], dim=1)
+
+
+def draw_split(
+    n: int, split: Split, draw: Callable[[int], Tensor], *, code: Callable[[Tensor], Tensor] = lambda content: content
+) -> Tensor:
     """n examples of one split, (n, L): draw, keep those that belong to it, until there are enough.
 
     Args:
         n: how many.
         split: of which sixteenths.
         draw: gives so many random examples, each row the whole content of one.
+        code: what is hashed, (n, C), if not the content itself: `packed`, since hashing takes time by the column, or
+            something that several contents share, which then fall into one split.
 
     Raises:
         ConfigError: the task is so small that the split is empty (nothing in 200 draws).
@@ -55,7 +66,7 @@ def draw_split(n: int, split: Split, draw: Callable[[int], Tensor]) -> Tensor:
     kept, have = [], 0
     for _ in range(200):
         content_BL = draw(int((n - have) * 16 / (high - low) * 1.1) + 16)
-        content_BL = content_BL[in_split(split, content_BL)]
+        content_BL = content_BL[in_split(split, code(content_BL))]
         kept.append(content_BL)
         have += len(content_BL)
         if have >= n:

@@ -1,0 +1,213 @@
+"""Brackets: after a string of brackets, say whether it is balanced, with the bracket that would be its witness.
+
+    tokens   ( ( ) ) ?        ( ) ) ( ( ) ?
+    targets  . . . . )        . . . . . . (        ')' for balanced, '(' for not
+
+Source: the Dyck-1 task of Dong, Noci, Khodak, Li 2025, arXiv:2506.01115, after Zhong & Andreas 2024, arXiv:2410.04368
+(mixit.md 2.5). Unlike there: a share of the examples is hard, with equal counts and right ends and yet unbalanced
+inside, and the headline is read on these beside the balanced ones; a balanced string is drawn uniformly from all of its
+length, where the published one comes from a recursion (the shares that counting gets right agree to .005); at most 4
+swaps and 8 or 16 flips are made, where the published number has no bound; and strings of up to 10 brackets, so few that
+each is met again and again, are only trained on.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from partwise.batch import IGNORE, Batch
+from partwise.errors import ConfigError
+from partwise.rows import Row
+from partwise.seeds import generator_for
+from partwise.shapes import Split, TaskShape
+from partwise.tasks import ACCURACY, TASKS, Metric
+from partwise.tasks.splits import draw_split, packed
+from partwise.tasks.tables import TABLE_SIZE, most_frequent
+
+PAD, OPEN, CLOSE, ASK = range(4)
+BALANCED, UNBALANCED, HARD = range(3)  # the stratum `kind`
+SHORTEST_HARD = 3  # pairs; ())(() is the only hard string as short
+SHORT = 10  # brackets: up to here a string is only trained on
+SWAPS, FLIPS = 4, 8  # most rounds of damage; one more has probability 1/2 each time, until then
+
+
+@TASKS.register("brackets")
+@dataclass(frozen=True, kw_only=True)
+class Brackets:
+    """Is a string of one kind of bracket balanced? Counting tells most strings apart, but not the hard ones.
+
+    `hard_share` of the examples are hard: as many '(' as ')', '(' first and ')' last, and unbalanced; uniform over all
+    such strings of 3 to max_pairs pairs. Of the rest, as in the published task, a third are random brackets, 1 to
+    2 * max_pairs of them; a third are balanced, 1 to max_pairs pairs; a third are balanced before damage: for each of
+    swapping and flipping a coin says whether, and more coins how often.
+
+    The headline is `hard_accuracy`, the mean of the accuracy on balanced and on hard strings: who counts, and looks at
+    the ends too, has exactly 1/2. With hard_share=0 it is the published accuracy over all examples, nearly all of which
+    counting gets right. Scores are split by `kind`: 0 balanced, 1 unbalanced in a way that counts or ends show, 2 hard.
+
+    Args:
+        max_pairs: the most pairs a balanced string has.
+        hard_share: of the examples, in every split; what is hard by chance comes on top.
+    """
+
+    max_pairs: int = 10
+    hard_share: float = 0.25
+
+    def __post_init__(self) -> None:
+        if 2 * self.max_pairs <= SHORT:
+            raise ConfigError(
+                f"max_pairs={self.max_pairs}: at least {SHORT // 2 + 1} was expected, since strings of up to {SHORT} "
+                "brackets are too few to be held back from training."
+            )
+        if not 0 <= self.hard_share < 1:
+            raise ConfigError(f"hard_share={self.hard_share}: a share from 0 to below 1 was expected.")
+
+    def build(self, *, seed: int) -> "BracketsData":
+        return BracketsData(self, seed)
+
+
+class BracketsData:
+    ceiling = None
+    splits_overlap = None
+
+    def __init__(self, task: Brackets, seed: int):
+        self.task = task
+        self.n_brackets = 2 * task.max_pairs
+        self.shape = TaskShape(length=self.n_brackets + 1, vocabulary=4)
+        self.headline = Metric(name="hard_accuracy") if task.hard_share else ACCURACY
+        known = self.sample(TABLE_SIZE, split="train", generator=generator_for(seed, "tables"))
+        self._majority = most_frequent(
+            torch.zeros_like(known.targets_BL), known.targets_BL, n_seen=1, n_answers=self.shape.output_width
+        )
+
+    def sample(self, n: int, *, split: Split, generator: torch.Generator) -> Batch:
+        tokens_BL = draw_split(n, split, lambda count: self._draw(count, generator), code=_code)
+        ask_B, height_BL, ends_B = _read(tokens_BL)
+        counts_B = height_BL[:, -1] == 0
+        balanced_B = counts_B & ~(height_BL < 0).any(-1)
+        targets_BL = torch.full_like(tokens_BL, IGNORE)
+        targets_BL.scatter_(1, ask_B[:, None], _answer(balanced_B)[:, None])
+        kind_B = torch.full_like(ask_B, UNBALANCED).masked_fill(counts_B & ends_B, HARD)
+        return Batch(
+            tokens_BL=tokens_BL,
+            targets_BL=targets_BL,
+            lengths_B=ask_B + 1,
+            marks={"answer": ask_B},
+            strata={"kind": kind_B.masked_fill(balanced_B, BALANCED)},
+        )
+
+    def _draw(self, n: int, generator: torch.Generator) -> Tensor:
+        """Steps of +1 for '(' and -1 for ')', 0 behind the last; then tokens."""
+        draw, place_N = _Uniform(n, generator), torch.arange(self.n_brackets)
+        kind_B1 = draw(1)
+        hard_B1 = kind_B1 < self.task.hard_share
+        part_B1 = 3 * (kind_B1 - self.task.hard_share) / (1 - self.task.hard_share)  # random, balanced, damaged
+        random_B1, damaged_B1 = ~hard_B1 & (part_B1 < 1), part_B1 >= 2
+
+        fewest_B1 = torch.where(hard_B1, SHORTEST_HARD, 1)
+        pairs_B1 = fewest_B1 + (draw(1) * (self.task.max_pairs + 1 - fewest_B1)).long()
+        steps_BN = self._paired(pairs_B1, hard_B1, draw(self.n_brackets + 1))
+        steps_BN = self._damaged(steps_BN, 2 * pairs_B1, damaged_B1, draw)
+
+        length_B1 = torch.where(random_B1, 1 + (draw(1) * self.n_brackets).long(), 2 * pairs_B1)
+        steps_BN = torch.where(random_B1, (draw(self.n_brackets) < 0.5).long() * 2 - 1, steps_BN)
+        brackets_BN = torch.where(steps_BN > 0, OPEN, CLOSE).masked_fill(place_N >= length_B1, PAD)
+        tokens_BL = torch.cat((brackets_BN, torch.full((n, 1), PAD)), dim=1)
+        return tokens_BL.scatter_(1, length_B1, ASK)
+
+    def _paired(self, pairs_B1: Tensor, hard_B1: Tensor, keys_BM: Tensor) -> Tensor:
+        """Strings with as many '(' as ')', each uniform over all that are balanced, or that are hard.
+
+        Balanced (cycle lemma, Dvoretzky & Motzkin 1947): t times +1 and t + 1 times -1 in any order have exactly one
+        rotation that stays at 0 or above until its last step, and each balanced string comes from equally many orders.
+
+        Hard (reflection): between '(' and ')' stand t - 1 of either that reach -2 in between. Mirrored from there on
+        these are all orders of t - 3 times +1 and t + 1 times -1, which end at -4 and so must pass -2.
+        """
+        place_M = torch.arange(keys_BM.shape[1])
+        n_steps_B1 = torch.where(hard_B1, 2 * pairs_B1 - 2, 2 * pairs_B1 + 1)
+        n_up_B1 = torch.where(hard_B1, pairs_B1 - 3, pairs_B1)
+        keys_BM = keys_BM.masked_fill(place_M >= n_steps_B1, 2.0)
+        steps_BM = torch.where(keys_BM < keys_BM.sort(-1).values.gather(1, n_up_B1), 1, -1)
+        height_BM = steps_BM.masked_fill(place_M >= n_steps_B1, 0).cumsum(1)
+
+        lowest_B1 = height_BM.argmin(-1, keepdim=True)
+        passing_B1 = (height_BM == -2).to(torch.int8).argmax(-1, keepdim=True)
+        steps_BM = torch.where(hard_B1 & (place_M > passing_B1), -steps_BM, steps_BM)
+        turned_BM = torch.where(hard_B1, place_M - 1, place_M + 1 + lowest_B1) % n_steps_B1
+        steps_BM = steps_BM.gather(1, turned_BM)
+        steps_BM = steps_BM.masked_fill(hard_B1 & (place_M == 0), 1)
+        return steps_BM.masked_fill(hard_B1 & (place_M == 2 * pairs_B1 - 1), -1)[:, :-1]
+
+    def _damaged(self, steps_BN: Tensor, length_B1: Tensor, damaged_B1: Tensor, draw: "_Uniform") -> Tensor:
+        """Swap two brackets, 1 + Geometric(1/2) times; flip one, as often, or twice as often in two cases of three."""
+        swapped_B1, flipped_B1 = damaged_B1 & (draw(1) < 0.5), damaged_B1 & (draw(1) < 0.5)
+        n_swaps_B1 = draw.rounds(SWAPS) * swapped_B1
+        for turn, places_B2 in enumerate((draw(2 * SWAPS) * length_B1).long().split(2, dim=1)):
+            acts_B1 = (turn < n_swaps_B1) & (places_B2[:, :1] < places_B2[:, 1:])  # as published: else nothing
+            pair_B2 = steps_BN.gather(1, places_B2)
+            steps_BN = steps_BN.scatter(1, places_B2, torch.where(acts_B1, pair_B2.flip(1), pair_B2))
+        n_flips_B1 = draw.rounds(FLIPS) * torch.where(draw(1) < 2 / 3, 2, 1) * flipped_B1
+        places_BK = (draw(2 * FLIPS) * length_B1).long()
+        count_BN = torch.zeros_like(steps_BN)
+        count_BN.scatter_add_(1, places_BK, (torch.arange(2 * FLIPS) < n_flips_B1).long())
+        return steps_BN * (1 - 2 * (count_BN & 1))
+
+    def floors(self, batch: Batch) -> dict[str, Tensor]:
+        """The more frequent answer in training; counting; counting and the first and last bracket."""
+        _, height_BL, ends_B = _read(batch.tokens_BL)
+        counts_B = height_BL[:, -1] == 0
+        said = {
+            "majority": self._majority.expand(len(batch)),
+            "counting": _answer(counts_B),
+            "counting_and_ends": _answer(counts_B & ends_B),
+        }
+        return {name: answer_B[:, None].expand_as(batch.tokens_BL) for name, answer_B in said.items()}
+
+    def derived(self, measured: Mapping[str, float]) -> Iterator[Row]:
+        """hard_accuracy, of the model and of each floor; a kind that was not met does not count."""
+        for quantity in [name for name in measured if name == "accuracy" or name.startswith("accuracy.floor.")]:
+            kinds = [f"kind={kind}/{quantity}" for kind in (BALANCED, HARD)]
+            met = [measured[kind] for kind in kinds if kind in measured] or [measured[quantity]]
+            yield Row(where="", quantity=f"hard_{quantity}", value=sum(met) / len(met))
+
+    def referee(self, tokens: list[int]) -> list[int]:
+        """Cross out () until nothing changes; what is balanced vanishes."""
+        text = "".join("_()?"[token] for token in tokens).rstrip("?")
+        while "()" in text:
+            text = text.replace("()", "")
+        return [IGNORE] * (len(tokens) - 1) + [OPEN if text else CLOSE]
+
+
+class _Uniform:
+    """Uniform numbers for n examples, from one generator."""
+
+    def __init__(self, n: int, generator: torch.Generator):
+        self.n, self.generator = n, generator
+
+    def __call__(self, width: int) -> Tensor:
+        """(n, width), float64: two of a row are never equal."""
+        return torch.rand(self.n, width, generator=self.generator, dtype=torch.float64)
+
+    def rounds(self, most: int) -> Tensor:
+        """1 + Geometric(1/2), at most `most`, int64 (n, 1)."""
+        return (1 - self(1)).log2().neg().long().clamp_max(most - 1) + 1
+
+
+def _read(tokens_BL: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Where '?' stands; how many more '(' than ')' there were up to each position; whether the ends are '(' and ')'."""
+    ask_B = (tokens_BL == ASK).to(torch.int8).argmax(-1)
+    height_BL = ((tokens_BL == OPEN).long() - (tokens_BL == CLOSE).long()).cumsum(1)
+    last_B = tokens_BL.gather(1, ask_B[:, None] - 1)[:, 0]
+    return ask_B, height_BL, (tokens_BL[:, 0] == OPEN) & (last_B == CLOSE)
+
+
+def _code(tokens_BL: Tensor) -> Tensor:
+    """A number for each string, and one for all short strings, which falls into train."""
+    return packed(tokens_BL, 4).masked_fill((tokens_BL[:, : SHORT + 1] == ASK).any(-1, keepdim=True), 0)
+
+
+def _answer(balanced_B: Tensor) -> Tensor:
+    return torch.where(balanced_B, CLOSE, OPEN)
