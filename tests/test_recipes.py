@@ -7,10 +7,13 @@ from pinned import pinned
 from small import experiment
 
 from partwise import configs
-from partwise.compose import base_for, experiments_for
+from partwise.compose import base_for, experiments_for, planned, within_budget
+from partwise.errors import ConfigError
 from partwise.experiment import Experiment
-from partwise.plan import costs, short_time, wall_seconds
+from partwise.parts import Census
+from partwise.plan import Cost, costs, short_time, wall_seconds
 from partwise.recipes import RECIPES
+from partwise.records import RunRecord
 from partwise.tasks import TASKS
 
 CASES = [(name, scale) for name in RECIPES.names() for scale in RECIPES[name].scales]
@@ -81,3 +84,49 @@ def test_runs_share_the_lanes():
 )
 def test_times_are_said_as_a_person_would(seconds, said):
     assert short_time(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("each", "minutes", "scale", "n_seeds"),
+    [(1.0, 600, "small", 5), (10.0, 10, "quick", 5), (10.0, 4, "quick", 3), (10.0, 1.1, "quick", 1)],
+)
+def test_a_budget_takes_the_best_rung_that_fits_and_says_what_it_cannot_tell(
+    each, minutes, scale, n_seeds, monkeypatch
+):
+    counted = Census(learned=1, frozen=0, fixed=0, parts=("embed",))
+    cost = Cost(census=counted, steps=1, tokens=1.0, flops=1.0, seconds=each)
+    monkeypatch.setattr("partwise.compose.costs", lambda runs, seconds: [cost for _ in runs])
+    plan = within_budget(RECIPES["mixit"](), ["needle", "memorization"], 60 * minutes, jobs=2)
+    assert (plan.scale, len({one.seed for one in plan.experiments})) == (scale, n_seeds)
+    said = " ".join(plan.sentences)
+    assert f"allow scale {scale}" in said
+    assert ("no intervals, no verdicts" in said) == (n_seeds < 3)
+    assert ("needle beyond 8 pairs" in said) == (scale == "quick")
+
+
+def test_a_selection_seed_is_never_reported():
+    with pytest.raises(ConfigError, match="seed 1000 chooses the rates"):
+        planned(RECIPES["mixit"](), "small", ["needle"], [0, 1000])
+
+
+def test_the_chosen_rate_reaches_every_reported_seed():
+    plan = planned(RECIPES["mixit"](), "small", ["memorization"], [0, 1])
+    wanted = {grid.base.architecture: grid.values[1] for grid in plan.grids}
+
+    def record(one):
+        score = 1.0 if one.train.lr == wanted[one.architecture] else 0.0
+        return RunRecord(
+            digest=one.digest,
+            architecture=one.architecture,
+            matching="steps",
+            selection="",
+            experiment={},
+            status="done",
+            headline={"name": "bits", "better": "higher"},
+            history=[{"step": 1, "validation": {"bits": score, "loss": 1.0}}],
+        )
+
+    reported = plan.with_chosen([record(one) for one in plan.selection_runs()])
+    assert [one.seed for one in reported] == [one.seed for one in plan.experiments]
+    assert all(one.train.lr == wanted[one.architecture] for one in reported)
+    assert all("by mean validation of seeds 1000, 1001" in one.selection for one in reported)

@@ -10,8 +10,8 @@ Blocks that differ are a pattern, repeated to the model's depth. As data, with w
 and by name, the token mixers joined by a plus: attention only in block 2 of four is
 `random_mixing+random_mixing+attention+random_mixing`.
 
-The `published` ones keep what only the published code has (princeton-pli/MixiT 22ce029; mixit.md 1.1-1.5), each a setting
-that can be turned back by itself:
+The `published` ones keep what only the published code has (princeton-pli/MixiT 22ce029; mixit.md 1.1-1.5), each a
+setting that can be turned back by itself:
 
     linear_std, embed_std     .02 at every width
     base_width                sqrt(512 / width) on each linear map's output, bias included
@@ -53,7 +53,7 @@ class Architecture:
     learn: LearnRule = AllBut()
 
     def model(self, base: ModelConfig) -> ModelConfig:
-        """The base with this architecture's parts put in; as deep as its `blocks` where these are more than the base has.
+        """The base with this architecture's parts put in, and at least as deep as the `blocks` that it names.
 
         Raises:
             ConfigError: it sets what the base's own blocks set.

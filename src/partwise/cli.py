@@ -32,6 +32,7 @@ Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Runs at once. D
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Of torch, in each run. Default: 1 below 5 M.")]
 Device = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1, mps. Default: cpu.")]
 Precision = Annotated[str, typer.Option("--precision", help="float32, bfloat16, or auto: the faster one here.")]
+Match = Annotated[str, typer.Option("--match", help="Arms equal in steps, parameters or flops.")]
 Plugin = Annotated[list[Path] | None, typer.Option("--plugin", help="A Python file that registers your own parts.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Forget what was done before.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would run and how long it takes; run nothing.")]
@@ -64,6 +65,7 @@ def run(
     settings: Settings = None,
     learn: Annotated[str | None, typer.Option(help="Only these addresses learn, with commas.")] = None,
     freeze: Annotated[str | None, typer.Option(help="These addresses stay as drawn as well, with commas.")] = None,
+    match: Match = "steps",
     seeds: Seeds = None,
     out: Out = None,
     jobs: Jobs = None,
@@ -82,6 +84,7 @@ def run(
     experiments = experiments_for(
         task, _names(arch), settings or [], learn=_names(learn), freeze=_names(freeze), seeds=_seeds(seeds) or [0]
     )
+    experiments = _matched(experiments, match)
     options = _options(precision, threads, device, fresh, files)
     _carry_out(experiments, out or Path("out") / task, jobs, options, dry_run)
 
@@ -92,6 +95,7 @@ def reproduce(
     scale: Annotated[str | None, typer.Option(help="quick, small, paper, ...; default: quick.")] = None,
     only: Annotated[str | None, typer.Option(help="Tasks, with commas.")] = None,
     budget: Annotated[str | None, typer.Option(help="Such as 10m: choose seeds and sizes that fit.")] = None,
+    match: Match = "steps",
     seeds: Seeds = None,
     out: Out = None,
     jobs: Jobs = None,
@@ -126,7 +130,7 @@ def reproduce(
         selected = _carried_out(plan.selection_runs(), out / SELECTION, jobs, options, dry_run)
         experiments = experiments if dry_run else plan.with_chosen(selected)
         typer.echo("Then what is reported:")
-    _carry_out(experiments, out, jobs, options, dry_run)
+    _carry_out(_matched(experiments, match), out, jobs, options, dry_run)
 
 
 @app.command()
@@ -216,13 +220,23 @@ def _duration(text: str) -> float:
     return seconds
 
 
+def _matched(experiments: "list[Experiment]", by: str) -> "list[Experiment]":
+    from partwise.matching import matched
+
+    return matched(experiments, _one_of("match", by, ("steps", "parameters", "flops")))  # type: ignore[arg-type]
+
+
+def _one_of(option: str, asked: str, known: tuple[str, ...]) -> str:
+    if asked not in known:
+        near = did_you_mean(asked, known)
+        raise UnknownName(f"--{option} {asked}: there is no such {option}.{near} There are: {', '.join(known)}.")
+    return asked
+
+
 def _options(precision: str, threads: int | None, device: str | None, fresh: bool, files: tuple[str, ...]) -> "Options":
     from partwise.sweep import Options
 
-    known = ("float32", "bfloat16", "auto")
-    if precision not in known:
-        near = did_you_mean(precision, known)
-        raise UnknownName(f"--precision {precision}: there is no such precision.{near} There are: {', '.join(known)}.")
+    precision = _one_of("precision", precision, ("float32", "bfloat16", "auto"))
     return Options(precision=precision, threads=threads, device=device, fresh=fresh, plugins=files)  # type: ignore[arg-type]
 
 

@@ -222,4 +222,4 @@ def _grouped(names: list[str], key: Callable[[str], str]) -> dict[str, list[str]
 
 
 def _short(count: int) -> str:
-    return f"{count / 1e6:.2f} M" if count >= 10_000 else f"{count:,}"
+    return f"{count / 1e6:.2f} M" if count >= 100_000 else f"{count:,}"

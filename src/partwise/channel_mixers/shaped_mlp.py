@@ -21,8 +21,8 @@ class ShapedMlp:
         y = down(act(gate(x)) * up(x)),    act(z) = g (s+ max(z, 0) + s- min(z, 0))
         s+ = 1 + c_plus / sqrt(width),    s- = 1 + c_minus / sqrt(width),    g = sqrt(2 / (s+^2 + s-^2))
 
-    The gain g keeps the mean square of a symmetric z. Gated, as in the published code, the near-identity makes a product
-    of two linear maps; the theory's net has no gate (mixit.md 1.4).
+    The gain g keeps the mean square of a symmetric z. Gated, as in the published code, it is nearly a product of two
+    linear maps; the theory's net has no gate (mixit.md 1.4).
 
     Args:
         hidden: F; None means four times the width.

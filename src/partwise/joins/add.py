@@ -47,8 +47,8 @@ class Scaled:
 class DepthScaled:
     """A residual connection with less of each sublayer the deeper the model: x + (base_blocks / n_blocks)^alpha y.
 
-    Source: the published code of MixiT, where depth_alpha switches it on for all its architectures, the standard one too,
-    and base_blocks is 1 or 4 depending on the script (mixit.md 1.5).
+    Source: the published code of MixiT, where depth_alpha switches it on for all its architectures, the standard one
+    too, and base_blocks is 1 or 4 depending on the script (mixit.md 1.5).
 
     Args:
         alpha: 0 is plain addition.

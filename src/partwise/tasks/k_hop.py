@@ -18,7 +18,7 @@ from partwise.errors import ConfigError
 from partwise.seeds import generator_for
 from partwise.shapes import Split, TaskShape
 from partwise.tasks import TASKS
-from partwise.tasks.splits import draw_split, packed
+from partwise.tasks.splits import draw_split, in_split, packed
 from partwise.tasks.tables import TABLE_SIZE, most_frequent
 
 
@@ -77,7 +77,7 @@ class KHopData:
         }
 
     def sample(self, n: int, *, split: Split, generator: torch.Generator) -> Batch:
-        tokens_BL = draw_split(n, split, lambda count: self._draw(count, generator), code=self._code)
+        tokens_BL = draw_split(n, split, lambda count: self._draw(count, generator), member=self._member)
         hops_B1 = tokens_BL[:, :1] - self.no_hops
         place_BL = self._places(tokens_BL[:, 1:], hops_B1)
         targets_BL = tokens_BL.gather(1, place_BL).where(place_BL > 0, self.nowhere)
@@ -97,8 +97,8 @@ class KHopData:
         symbols_BN = torch.cat((first_B1, onward_BN), dim=1).cumsum(1) % task.alphabet
         return torch.cat((self.no_hops + hops_B1, symbols_BN), dim=1)
 
-    def _code(self, tokens_BL: Tensor) -> Tensor:
-        return torch.cat((tokens_BL[:, :1], packed(tokens_BL[:, 1:], self.task.alphabet)), dim=1)
+    def _member(self, split: Split, tokens_BL: Tensor) -> Tensor:
+        return in_split(split, torch.cat((tokens_BL[:, :1], packed(tokens_BL[:, 1:], self.task.alphabet)), dim=1))
 
     def _places(self, symbols_BN: Tensor, hops_B1: Tensor) -> Tensor:
         """Where the hops from each position end, (B, L); 0, the place of the hop count, is nowhere and leads there."""

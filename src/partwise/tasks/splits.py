@@ -48,7 +48,11 @@ def packed(symbols_BL: Tensor, base: int) -> Tensor:
 
 
 def draw_split(
-    n: int, split: Split, draw: Callable[[int], Tensor], *, code: Callable[[Tensor], Tensor] = lambda content: content
+    n: int,
+    split: Split,
+    draw: Callable[[int], Tensor],
+    *,
+    member: Callable[[Split, Tensor], Tensor] = in_split,
 ) -> Tensor:
     """n examples of one split, (n, L): draw, keep those that belong to it, until there are enough.
 
@@ -56,8 +60,7 @@ def draw_split(
         n: how many.
         split: of which sixteenths.
         draw: gives so many random examples, each row the whole content of one.
-        code: what is hashed, (n, C), if not the content itself: `packed`, since hashing takes time by the column, or
-            something that several contents share, which then fall into one split.
+        member: which examples belong to the split, bool (n,); the usual hash of every column takes time by the column.
 
     Raises:
         ConfigError: the task is so small that the split is empty (nothing in 200 draws).
@@ -66,7 +69,7 @@ def draw_split(
     kept, have = [], 0
     for _ in range(200):
         content_BL = draw(int((n - have) * 16 / (high - low) * 1.1) + 16)
-        content_BL = content_BL[in_split(split, code(content_BL))]
+        content_BL = content_BL[member(split, content_BL)]
         kept.append(content_BL)
         have += len(content_BL)
         if have >= n:

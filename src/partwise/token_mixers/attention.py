@@ -87,9 +87,7 @@ class SelfAttention(nn.Module):
             return k_BHSK.repeat_interleave(group, dim=1), v_BHSK.repeat_interleave(group, dim=1)
         return k_BHSK, v_BHSK
 
-    def _read(
-        self, q_BHQK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, at_BQ: Tensor, lengths_B: Tensor | None
-    ) -> Tensor:
+    def _read(self, q_BHQK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, at_BQ: Tensor, lengths_B: Tensor | None) -> Tensor:
         """The plain way, on which the taps sit."""
         visible = self._visible(at_BQ, k_BHSK.shape[2], lengths_B)
         scores_BHQS = self.scores(q_BHQK @ k_BHSK.mT * self.head_width**-0.5)
