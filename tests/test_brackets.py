@@ -10,7 +10,8 @@ from partwise.errors import ConfigError
 from partwise.evaluation import _hits, headline, headline_of, measure
 from partwise.model import ModelConfig, Transformer
 from partwise.seeds import generator_for
-from partwise.tasks.brackets import BALANCED, CLOSE, HARD, OPEN, PAD, UNBALANCED, Brackets, _Uniform
+from partwise.tasks.brackets import BALANCED, CLOSE, HARD, OPEN, PAD, UNBALANCED, Brackets, _paired
+from partwise.tasks.splits import packed
 from partwise.token_mixers.uniform import Uniform
 
 N = 40_000
@@ -49,9 +50,8 @@ def strings(pairs):
 @pytest.mark.parametrize("hard", [False, True])
 def test_what_is_drawn_is_uniform_over_all_balanced_or_all_hard_strings(pairs, hard):
     n = 20_000
-    data = Brackets().build(seed=0)
-    keys_BM = _Uniform(n, generator_for(0, f"{pairs} {hard}"))(21)
-    steps_BN = data._paired(torch.full((n, 1), pairs), torch.full((n, 1), hard), keys_BM)[:, : 2 * pairs]
+    keys_BL = torch.rand(n, 21, generator=generator_for(0, f"{pairs} {hard}"), dtype=torch.float64)
+    steps_BN = _paired(torch.full((n, 1), pairs), torch.full((n, 1), hard), keys_BL)[:, : 2 * pairs]
     drawn = ["".join("(" if step > 0 else ")" for step in steps) for steps in steps_BN.tolist()]
     every = {
         text: 0
@@ -66,15 +66,18 @@ def test_what_is_drawn_is_uniform_over_all_balanced_or_all_hard_strings(pairs, h
 
 
 @pytest.mark.parametrize(
-    ("max_pairs", "share", "counting", "ends"), [(40, 0.53, 0.93, 0.9785), (10, 0.53, 0.905, 0.984)]
+    ("max_pairs", "share", "counting", "ends"), [(40, 0.526, 0.936, 0.976), (10, 0.527, 0.904, 0.984)]
 )
 def test_without_hard_ones_the_mix_is_as_the_published_generator_gives_it(max_pairs, share, counting, ends):
-    """At 40 pairs .53, .92-.94 and .976-.981 were measured elsewhere; at 10 the published recipe gives these."""
+    """What the published recipe gives, of 300,000 strings; at 40 pairs .53, .92-.94, .976-.981 were measured elsewhere.
+
+    Short strings, of which counting gets more right, are a little more frequent here, in the training split.
+    """
     data, batch = draw(max_pairs=max_pairs, hard_share=0.0)
     found = floors_of(data, batch)
-    assert found["majority"] == pytest.approx(share, abs=0.01)
-    assert found["counting"] == pytest.approx(counting, abs=0.011)
-    assert found["counting_and_ends"] == pytest.approx(ends, abs=0.004)
+    assert found["majority"] == pytest.approx(share, abs=0.008)
+    assert found["counting"] == pytest.approx(counting, abs=0.005)
+    assert found["counting_and_ends"] == pytest.approx(ends, abs=0.003)
     assert headline_of(data).name == "accuracy"
 
 
@@ -114,6 +117,13 @@ def test_short_strings_are_only_trained_on_so_that_no_single_one_fills_a_split()
     _, batch = draw()
     short = {text for text in texts(batch) if len(text) <= 4}
     assert len(short) == 2 + 4 + 8 + 16
+
+
+def test_each_string_has_a_number_of_its_own_to_hash():
+    _, batch = draw(n=5000, max_pairs=40)
+    assert packed(batch.tokens_BL, 4).shape == (5000, 3)
+    assert len(packed(batch.tokens_BL, 4).unique(dim=0)) == len(batch.tokens_BL.unique(dim=0))
+    assert packed(torch.ones(1, 64, dtype=torch.int64), 2).tolist() == [[2**63 - 1, 1]]
 
 
 def test_who_counts_and_looks_at_the_ends_has_exactly_half_of_the_headline():

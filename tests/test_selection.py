@@ -33,22 +33,20 @@ def record(one, validation, *, loss=1.0, test=0.5, status="done", metric=METRIC)
 def chosen(scores, **changes):
     grid = Grid(base=experiment(), values=(1e-3, 3e-3, 1e-2))
     records = [record(one, score, **changes) for one, score in zip(grid.runs(), scores, strict=True)]
-    return grid.choose(records)
+    return grid.best(records)
 
 
 def test_the_best_mean_over_selection_seeds_wins():
-    one, said = chosen([0.1, 0.2, 0.9, 0.5, 1.0, 0.1])
-    assert one.train.lr == 3e-3
-    assert one.seed == experiment().seed
+    rate, said = chosen([0.1, 0.2, 0.9, 0.5, 1.0, 0.1])
+    assert rate == 3e-3
     assert said == "train.lr 0.003 of {0.001, 0.003, 0.01} by mean validation of seeds 1000, 1001"
-    assert one.selection == said
 
 
 def test_where_all_are_solved_the_lower_loss_wins():
     grid = Grid(base=experiment(), values=(1e-3, 3e-3, 1e-2))
     losses = (0.3, 0.3, 0.1, 0.1, 0.2, 0.2)
     records = [record(one, 1.0, loss=loss) for one, loss in zip(grid.runs(), losses, strict=True)]
-    assert grid.choose(records)[0].train.lr == 3e-3
+    assert grid.best(records)[0] == 3e-3
 
 
 def test_a_winner_at_the_edge_is_marked():
@@ -60,7 +58,7 @@ def test_a_run_that_is_lucky_on_test_is_not_picked():
     records = [
         record(one, 0.4, test=1.0) if one.train.lr == 1e-3 else record(one, 0.6, test=0.0) for one in grid.runs()
     ]
-    assert grid.choose(records)[0].train.lr == 3e-3
+    assert grid.best(records)[0] == 3e-3
 
 
 def test_a_diverged_or_missing_run_makes_its_rate_lose():
@@ -72,15 +70,15 @@ def test_a_diverged_or_missing_run_makes_its_rate_lose():
         record(runs[2], 0.9),
         record(runs[3], 0.9, status="diverged"),
     ]
-    assert grid.choose(records)[0].train.lr == 1e-3
-    assert grid.choose(records[:3])[0].train.lr == 1e-3
+    assert grid.best(records)[0] == 1e-3
+    assert grid.best(records[:3])[0] == 1e-3
     with pytest.raises(ConfigError, match="came through"):
-        grid.choose([])
+        grid.best([])
 
 
 def test_less_is_better_where_the_metric_says_so():
     lower = METRIC | {"better": "lower"}
-    assert chosen([0.1, 0.1, 0.5, 0.5, 0.9, 0.9], metric=lower)[0].train.lr == 1e-3
+    assert chosen([0.1, 0.1, 0.5, 0.5, 0.9, 0.9], metric=lower)[0] == 1e-3
 
 
 def test_selection_seeds_are_not_the_reported_ones():

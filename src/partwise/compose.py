@@ -57,8 +57,10 @@ def experiments_for(
         one = base_for(task, name)
         rule, label = _rule(one.learn, name, learn, freeze)
         one = dataclasses.replace(one, learn=rule, architecture=label)
-        for setting in settings:
-            one = configs.replaced(one, *configs.parsed(setting))
+        for path, value in map(configs.parsed, settings):
+            one = configs.replaced(one, path, value)
+            if path.startswith("train.lr"):
+                one = dataclasses.replace(one, selection="set by hand")
         made.append(one)
     return [dataclasses.replace(one, seed=seed) for seed in seeds for one in made]
 
@@ -102,15 +104,19 @@ class Plan:
         Raises:
             ConfigError: no rate of some arm came through.
         """
-        chosen = {_kind(grid.base): grid.choose(records)[0] for grid in self.grids}
-        return [
-            dataclasses.replace(chosen[_kind(one)], seed=one.seed) if _kind(one) in chosen else one
-            for one in self.experiments
-        ]
+        choices = {_arm(grid.base): (grid, *grid.best(records)) for grid in self.grids}
+        made = []
+        for one in self.experiments:
+            if _arm(one) in choices:
+                grid, value, said = choices[_arm(one)]
+                one = dataclasses.replace(configs.replaced(one, grid.path, value), selection=said)
+            made.append(one)
+        return made
 
 
-def _kind(one: Experiment) -> str:
-    return dataclasses.replace(one, seed=0).digest
+def _arm(one: Experiment) -> tuple[str, str]:
+    """A grid's choice holds for an arm of a task at all its sizes."""
+    return one.task.registered_name, one.architecture  # type: ignore[attr-defined]
 
 
 def planned(recipe: Recipe, scale: str, only: Sequence[str], seeds: Sequence[int] | None) -> Plan:

@@ -44,8 +44,8 @@ class Grid:
             for seed in self.seeds
         ]
 
-    def choose(self, records: Sequence[RunRecord]) -> tuple[Experiment, str]:
-        """The base with the best value, and how it was chosen.
+    def best(self, records: Sequence[RunRecord]) -> tuple[float, str]:
+        """The best value, and how it was chosen in words.
 
         Args:
             records: of `runs()`, in any order, others among them. A run that is missing, failed or diverged makes its
@@ -69,7 +69,7 @@ class Grid:
             f"{self.path} {self.values[best]:g} of {{{tried}}} by mean validation of seeds "
             f"{', '.join(map(str, self.seeds))}{'; at the edge of its grid' if edge else ''}"
         )
-        return dataclasses.replace(replaced(self.base, self.path, self.values[best]), selection=said), said
+        return self.values[best], said
 
 
 def _validation(record: RunRecord | None) -> tuple[float, float]:

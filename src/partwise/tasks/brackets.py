@@ -1,16 +1,17 @@
-"""Brackets: after a string of brackets, say whether it is balanced, with the bracket that would be its witness.
+"""Brackets: after a string of brackets, say whether it is balanced: ')' if it is, '(' if not.
 
     tokens   ( ( ) ) ?        ( ) ) ( ( ) ?
-    targets  . . . . )        . . . . . . (        ')' for balanced, '(' for not
+    targets  . . . . )        . . . . . . (
 
 Source: the Dyck-1 task of Dong, Noci, Khodak, Li 2025, arXiv:2506.01115, after Zhong & Andreas 2024, arXiv:2410.04368
 (mixit.md 2.5). Unlike there: a share of the examples is hard, with equal counts and right ends and yet unbalanced
-inside, and the headline is read on these beside the balanced ones; a balanced string is drawn uniformly from all of its
-length, where the published one comes from a recursion (the shares that counting gets right agree to .005); at most 4
-swaps and 8 or 16 flips are made, where the published number has no bound; and strings of up to 10 brackets, so few that
+inside, and the headline is read on these beside the balanced ones. A balanced string is drawn uniformly from all of its
+length, where the published one comes from a recursion, and at most 3 swaps and 12 flips are made, where theirs have no
+bound (the balanced share, and what counting gets right, agree within .002). Strings of up to 10 brackets, so few that
 each is met again and again, are only trained on.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -30,7 +31,7 @@ PAD, OPEN, CLOSE, ASK = range(4)
 BALANCED, UNBALANCED, HARD = range(3)  # the stratum `kind`
 SHORTEST_HARD = 3  # pairs; ())(() is the only hard string as short
 SHORT = 10  # brackets: up to here a string is only trained on
-SWAPS, FLIPS = 4, 8  # most rounds of damage; one more has probability 1/2 each time, until then
+SWAPS, FLIPS = 3, 12  # the most of either that damage a string
 
 
 @TASKS.register("brackets")
@@ -40,12 +41,13 @@ class Brackets:
 
     `hard_share` of the examples are hard: as many '(' as ')', '(' first and ')' last, and unbalanced; uniform over all
     such strings of 3 to max_pairs pairs. Of the rest, as in the published task, a third are random brackets, 1 to
-    2 * max_pairs of them; a third are balanced, 1 to max_pairs pairs; a third are balanced before damage: for each of
-    swapping and flipping a coin says whether, and more coins how often.
+    2 * max_pairs of them; a third are balanced, 1 to max_pairs pairs; a third are balanced before damage: at least j
+    times with probability 3^-j two brackets swap places, and with 2^-j one is flipped (two, in two cases of three).
 
-    The headline is `hard_accuracy`, the mean of the accuracy on balanced and on hard strings: who counts, and looks at
-    the ends too, has exactly 1/2, and who also weights brackets by their places, which a fixed mixing can, .87. With
-    hard_share=0 it is the published accuracy over all examples, nearly all of which counting gets right. Scores are split by `kind`: 0 balanced, 1 unbalanced in a way that counts or ends show, 2 hard.
+    The headline is `hard_accuracy`, the mean of the accuracy on balanced and on hard strings: who counts and looks at
+    the ends has exactly 1/2, and who also weights each bracket by its place, as a fixed mixing can, has .87. With
+    hard_share=0 it is the published accuracy over all examples, nearly all of which counting gets right. Scores are
+    split by `kind`: 0 balanced, 1 unbalanced in a way that counts or ends show, 2 hard.
 
     Args:
         max_pairs: the most pairs a balanced string has.
@@ -74,8 +76,7 @@ class BracketsData:
 
     def __init__(self, task: Brackets, seed: int):
         self.task = task
-        self.n_brackets = 2 * task.max_pairs
-        self.shape = TaskShape(length=self.n_brackets + 1, vocabulary=4)
+        self.shape = TaskShape(length=2 * task.max_pairs + 1, vocabulary=4)
         self.headline = Metric(name="hard_accuracy") if task.hard_share else ACCURACY
         self._learn_floors(self.sample(TABLE_SIZE, split="train", generator=generator_for(seed, "tables")))
 
@@ -105,61 +106,27 @@ class BracketsData:
         )
 
     def _draw(self, n: int, generator: torch.Generator) -> Tensor:
-        """Steps of +1 for '(' and -1 for ')', 0 behind the last; then tokens."""
-        draw, place_N = _Uniform(n, generator), torch.arange(self.n_brackets)
-        kind_B1 = draw(1)
-        hard_B1 = kind_B1 < self.task.hard_share
-        part_B1 = 3 * (kind_B1 - self.task.hard_share) / (1 - self.task.hard_share)  # random, balanced, damaged
-        random_B1, damaged_B1 = ~hard_B1 & (part_B1 < 1), part_B1 >= 2
+        task, place_L = self.task, torch.arange(self.shape.length)
+        drawn = torch.rand(n, 6 + 2 * SWAPS + FLIPS + self.shape.length, generator=generator, dtype=torch.float64)
+        chance_6B1, places_BK, keys_BL = drawn.split((6, 2 * SWAPS + FLIPS, self.shape.length), dim=1)
+        kind_B1, size_B1, length_B1, swaps_B1, flips_B1, twice_B1 = chance_6B1.split(1, dim=1)
 
+        hard_B1 = kind_B1 < task.hard_share
+        third_B1 = 3 * (kind_B1 - task.hard_share) / (1 - task.hard_share)
+        random_B1, damaged_B1 = (third_B1 < 1) & ~hard_B1, third_B1 >= 2
         fewest_B1 = torch.where(hard_B1, SHORTEST_HARD, 1)
-        pairs_B1 = fewest_B1 + (draw(1) * (self.task.max_pairs + 1 - fewest_B1)).long()
-        steps_BN = self._paired(pairs_B1, hard_B1, draw(self.n_brackets + 1))
-        steps_BN = self._damaged(steps_BN, 2 * pairs_B1, damaged_B1, draw)
+        pairs_B1 = fewest_B1 + (size_B1 * (task.max_pairs + 1 - fewest_B1)).long()
+        length_B1 = torch.where(random_B1, 1 + (length_B1 * 2 * task.max_pairs).long(), 2 * pairs_B1)
 
-        length_B1 = torch.where(random_B1, 1 + (draw(1) * self.n_brackets).long(), 2 * pairs_B1)
-        steps_BN = torch.where(random_B1, (draw(self.n_brackets) < 0.5).long() * 2 - 1, steps_BN)
-        brackets_BN = torch.where(steps_BN > 0, OPEN, CLOSE).masked_fill(place_N >= length_B1, PAD)
-        tokens_BL = torch.cat((brackets_BN, torch.full((n, 1), PAD)), dim=1)
+        steps_BL = torch.where(random_B1, (keys_BL < 0.5).long() * 2 - 1, _paired(pairs_B1, hard_B1, keys_BL))
+        steps_BL = _damaged(
+            steps_BL,
+            (places_BK * length_B1).long(),
+            n_swaps_B1=damaged_B1 * (-swaps_B1.log() / math.log(3)).long(),
+            n_flips_B1=damaged_B1 * (-flips_B1.log2()).long() * torch.where(twice_B1 < 2 / 3, 2, 1),
+        )
+        tokens_BL = torch.where(steps_BL > 0, OPEN, CLOSE).masked_fill_(place_L > length_B1, PAD)
         return tokens_BL.scatter_(1, length_B1, ASK)
-
-    def _paired(self, pairs_B1: Tensor, hard_B1: Tensor, keys_BM: Tensor) -> Tensor:
-        """Strings with as many '(' as ')', each uniform over all that are balanced, or that are hard.
-
-        Balanced (cycle lemma, Dvoretzky & Motzkin 1947): t times +1 and t + 1 times -1 in any order have exactly one
-        rotation that stays at 0 or above until its last step, and each balanced string comes from equally many orders.
-
-        Hard (reflection): between '(' and ')' stand t - 1 of either that reach -2 in between. Mirrored from there on
-        these are all orders of t - 3 times +1 and t + 1 times -1, which end at -4 and so must pass -2.
-        """
-        place_M = torch.arange(keys_BM.shape[1])
-        n_steps_B1 = torch.where(hard_B1, 2 * pairs_B1 - 2, 2 * pairs_B1 + 1)
-        n_up_B1 = torch.where(hard_B1, pairs_B1 - 3, pairs_B1)
-        keys_BM = keys_BM.masked_fill(place_M >= n_steps_B1, 2.0)
-        steps_BM = torch.where(keys_BM < keys_BM.sort(-1).values.gather(1, n_up_B1), 1, -1)
-        height_BM = steps_BM.masked_fill(place_M >= n_steps_B1, 0).cumsum(1)
-
-        lowest_B1 = height_BM.argmin(-1, keepdim=True)
-        passing_B1 = (height_BM == -2).to(torch.int8).argmax(-1, keepdim=True)
-        steps_BM = torch.where(hard_B1 & (place_M > passing_B1), -steps_BM, steps_BM)
-        turned_BM = torch.where(hard_B1, place_M - 1, place_M + 1 + lowest_B1) % n_steps_B1
-        steps_BM = steps_BM.gather(1, turned_BM)
-        steps_BM = steps_BM.masked_fill(hard_B1 & (place_M == 0), 1)
-        return steps_BM.masked_fill(hard_B1 & (place_M == 2 * pairs_B1 - 1), -1)[:, :-1]
-
-    def _damaged(self, steps_BN: Tensor, length_B1: Tensor, damaged_B1: Tensor, draw: "_Uniform") -> Tensor:
-        """Swap two brackets, 1 + Geometric(1/2) times; flip one, as often, or twice as often in two cases of three."""
-        swapped_B1, flipped_B1 = damaged_B1 & (draw(1) < 0.5), damaged_B1 & (draw(1) < 0.5)
-        n_swaps_B1 = draw.rounds(SWAPS) * swapped_B1
-        for turn, places_B2 in enumerate((draw(2 * SWAPS) * length_B1).long().split(2, dim=1)):
-            acts_B1 = (turn < n_swaps_B1) & (places_B2[:, :1] < places_B2[:, 1:])  # as published: else nothing
-            pair_B2 = steps_BN.gather(1, places_B2)
-            steps_BN = steps_BN.scatter(1, places_B2, torch.where(acts_B1, pair_B2.flip(1), pair_B2))
-        n_flips_B1 = draw.rounds(FLIPS) * torch.where(draw(1) < 2 / 3, 2, 1) * flipped_B1
-        places_BK = (draw(2 * FLIPS) * length_B1).long()
-        count_BN = torch.zeros_like(steps_BN)
-        count_BN.scatter_add_(1, places_BK, (torch.arange(2 * FLIPS) < n_flips_B1).long())
-        return steps_BN * (1 - 2 * (count_BN & 1))
 
     def floors(self, batch: Batch) -> dict[str, Tensor]:
         """The more frequent answer in training; counting; counting and the first and last bracket; and these with the
@@ -188,19 +155,38 @@ class BracketsData:
         return [IGNORE] * (len(tokens) - 1) + [OPEN if text else CLOSE]
 
 
-class _Uniform:
-    """Uniform numbers for n examples, from one generator."""
+def _paired(pairs_B1: Tensor, hard_B1: Tensor, keys_BL: Tensor) -> Tensor:
+    """Steps of +1 for '(' and -1 for ')', from the order of random keys: strings of so many pairs, each uniform over
+    all that are balanced, or over all that are hard. What stands behind them means nothing.
 
-    def __init__(self, n: int, generator: torch.Generator):
-        self.n, self.generator = n, generator
+    Balanced (cycle lemma, Dvoretzky & Motzkin 1947): t times +1 and t + 1 times -1 in any order have exactly one
+    rotation that stays at 0 or above until its last step, and each balanced string comes from equally many orders.
 
-    def __call__(self, width: int) -> Tensor:
-        """(n, width), float64: two of a row are never equal."""
-        return torch.rand(self.n, width, generator=self.generator, dtype=torch.float64)
+    Hard (reflection): t times either, +1 first and -1 last, that reach -1 on the way. With the sign turned from there
+    on, they are all orders of t - 1 times +1 and t + 1 times -1 with +1 at both ends, which must pass -1.
+    """
+    place_L = torch.arange(keys_BL.shape[1])
+    n_steps_B1 = torch.where(hard_B1, 2 * pairs_B1, 2 * pairs_B1 + 1)
+    is_end_BL = hard_B1 & ((place_L == 0) | (place_L == n_steps_B1 - 1))
+    keys_BL = keys_BL.masked_fill(place_L >= n_steps_B1, 2.0).masked_fill_(is_end_BL, -1.0)
+    n_up_B1 = pairs_B1 - hard_B1.long()
+    steps_BL = torch.where(keys_BL < keys_BL.sort(-1).values.gather(1, n_up_B1), 1, -1)
 
-    def rounds(self, most: int) -> Tensor:
-        """1 + Geometric(1/2), at most `most`, int64 (n, 1)."""
-        return (1 - self(1)).log2().neg().long().clamp_max(most - 1) + 1
+    height_BL = steps_BL.cumsum(1)
+    lowest_B1 = height_BL.masked_fill(place_L >= n_steps_B1, 0).argmin(-1, keepdim=True)
+    passing_B1 = (height_BL == -1).to(torch.int8).argmax(-1, keepdim=True)
+    steps_BL = torch.where(hard_B1 & (place_L > passing_B1), -steps_BL, steps_BL)
+    return steps_BL.gather(1, (place_L + (lowest_B1 + 1).masked_fill_(hard_B1, 0)) % n_steps_B1)
+
+
+def _damaged(steps_BL: Tensor, places_BK: Tensor, *, n_swaps_B1: Tensor, n_flips_B1: Tensor) -> Tensor:
+    """The first so many pairs of places swapped, one after the other; then the next so many places flipped."""
+    one_BS, other_BS, flip_BF = places_BK.split((SWAPS, SWAPS, FLIPS), dim=1)
+    other_BS = torch.where(torch.arange(SWAPS) < n_swaps_B1, other_BS, one_BS)
+    for pair_B2 in torch.stack((one_BS, other_BS), dim=-1).unbind(1):
+        steps_BL = steps_BL.scatter(1, pair_B2, steps_BL.gather(1, pair_B2.flip(1)))
+    count_BL = torch.zeros_like(steps_BL).scatter_add_(1, flip_BF, (torch.arange(FLIPS) < n_flips_B1).long())
+    return torch.where((count_BL & 1).bool(), -steps_BL, steps_BL)
 
 
 def _read(tokens_BL: Tensor) -> tuple[Tensor, Tensor]:
