@@ -150,7 +150,7 @@ def test_an_unknown_part_is_an_error_with_the_nearest(plain, message):
         ({"task": 3}, "task is 3: the name of a task was expected"),
         ({"task": {"n_pairs": 3}}, "task is {'n_pairs': 3}: the name of a task was expected"),
         ({"task": None}, "task is None"),
-        ({"train": {"betas": [0.9]}}, "train.betas is (0.9,)"),
+        ({"train": {"betas": [0.9]}}, "train.betas is [0.9]: a list of 2"),
         ({"train": {"lr": None}}, "train.lr is None"),
         ({"train": {"parts": [{"lr": 1.0}]}}, "train.parts.0: "),
         ({"task": {"name": "needle", "n_pairs": 0}}, "task: min_pairs=1 and n_pairs=0"),
@@ -361,7 +361,7 @@ def test_rules_survive_and_their_names_are_registered():
 
 
 def test_numbers_that_json_lacks_are_refused_by_the_settings_that_cannot_mean_them():
-    with pytest.raises(ConfigError, match="a positive rate was expected"):
+    with pytest.raises(ConfigError, match="a positive number was expected"):
         replaced(FULL, "train.lr", math.inf)
     assert parsed("train.lr=Infinity") == ("train.lr", math.inf)
 

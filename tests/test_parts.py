@@ -244,7 +244,7 @@ def test_stages_start_at_0_and_go_forward(starts):
 
 
 def test_stages_are_not_nested_and_compare_by_value():
-    with pytest.raises(ConfigError, match="not Stages again"):
+    with pytest.raises(ConfigError, match="a stage is a step and Only or AllBut"):
         Stages((0, Stages((0, AllBut()))))
     assert Stages((0, AllBut()), (5, Only("embed"))) == Stages(Stage(0, AllBut()), Stage(5, Only("embed")))
     assert hash(Only("a", "b")) == hash(Only("a", "b"))

@@ -1,5 +1,6 @@
 """Killed at any moment, any number of times, and started again: the same bits."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ from small import experiment
 from torch import nn
 
 from partwise.checkpoint import load_tensors
-from partwise.errors import DamagedFile
+from partwise.errors import ConfigError, DamagedFile
 from partwise.experiment import Busy, load_run, locked, run, run_folder
 from partwise.parts import AllBut, Stages
 from partwise.records import RunRecord
@@ -127,7 +128,9 @@ def test_three_real_kills_of_the_process_leave_no_trace(tmp_path):
     torn = run_folder(tmp_path / "torn", one)
     assert (torn / "model.safetensors").read_bytes() == whole[0]
     assert RunRecord.from_file(torn / "record.json").history == whole[1]
-    assert not list(torn.glob(".*.safetensors"))[1:]  # a kill inside a write may leave its one temporary file
+    assert {path.name for path in torn.iterdir()} == {
+        *("experiment.json", "execution.json", "model.safetensors", "record.json", ".lock"),
+    }
 
 
 def test_what_is_done_is_not_done_again(tmp_path):
@@ -210,3 +213,113 @@ def test_the_digest_knows_what_changes_the_numbers_and_what_only_names_a_run():
     assert experiment(seed=1).digest != one.digest
     assert experiment(train__steps=31).digest != one.digest
     assert TrainConfig().version == 1
+
+
+def test_the_checkpoint_of_another_training_is_refused(tmp_path):
+    from partwise.experiment import train
+    from partwise.tasks.needle import Needle
+
+    def module():
+        torch.manual_seed(1)
+        return nn.Sequential(nn.Embedding(12, 8), nn.Linear(8, 12))
+
+    task, path = Needle(n_pairs=2, n_values=5), tmp_path / "a.safetensors"
+    config = TrainConfig(steps=10, warmup=2)
+    train(module(), task, config=config, checkpoint=path, test_size=50)
+    with pytest.raises(ConfigError, match="is of another training: train, learn, seed differ"):
+        train(module(), task, config=TrainConfig(steps=11), learn=AllBut("0"), seed=5, checkpoint=path, test_size=50)
+
+
+def test_a_shared_module_with_buffers_is_saved_once_and_resumed(tmp_path):
+    class Shared(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.bn, self.head = nn.Embedding(12, 8), nn.BatchNorm1d(8), nn.Linear(8, 12)
+            self.again = self.bn
+
+        def forward(self, tokens):
+            return self.head(self.again(self.bn(self.table(tokens).mT)).mT)
+
+    one = experiment()
+    data, _ = one.build()
+    ends = []
+    for watch in (None, killed_at(9)):
+        path = tmp_path / f"{watch is None}.safetensors"
+        for _ in range(2):
+            torch.manual_seed(1)
+            model = Shared()
+            try:
+                fit(
+                    model,
+                    data,
+                    learn=AllBut(),
+                    config=one.train,
+                    seed=0,
+                    checkpoint=path,
+                    checkpoint_seconds=0,
+                    watch=watch,
+                )
+                break
+            except Killed:
+                continue
+        ends.append(model)
+    assert torch.equal(ends[0].head.weight, ends[1].head.weight)
+    assert torch.equal(ends[0].bn.running_var, ends[1].again.running_var)
+
+
+def test_a_kept_run_answers_under_the_labels_it_is_asked_for_by(tmp_path):
+    run(experiment(architecture="first"), tmp_path)
+    record = run(experiment(architecture="second", matching="parameters", selection="by hand"), tmp_path)
+    assert (record.architecture, record.matching, record.selection) == ("second", "parameters", "by hand")
+    on_disk = RunRecord.from_file(run_folder(tmp_path, experiment()) / "record.json")
+    assert on_disk.architecture == "second"
+    assert on_disk.experiment["architecture"] == "second"
+
+
+def test_versions_that_changed_between_two_starts_are_both_on_record(tmp_path):
+    one = experiment()
+    with pytest.raises(Killed):
+        run(one, tmp_path, checkpoint_seconds=0, watch=killed_at(5))
+    path = run_folder(tmp_path, one) / "execution.json"
+    plain = json.loads(path.read_text())
+    plain["environment"]["packages"]["torch"] = "1.0"
+    path.write_text(json.dumps(plain))
+    environment = run(one, tmp_path).execution["environment"]
+    assert environment["packages"]["torch"] == torch.__version__
+    assert [before["packages"]["torch"] for before in environment["before"]] == ["1.0"]
+    (path.parent / "record.json").unlink()
+    path.write_text('{"precisoin": 1}')
+    with pytest.raises(DamagedFile, match="is no execution of a run"):
+        run(one, tmp_path)
+
+
+def test_a_record_of_a_newer_program_is_read_or_left_alone(tmp_path):
+    run(experiment(), tmp_path)
+    path = run_folder(tmp_path, experiment()) / "record.json"
+    plain = json.loads(path.read_text())
+    path.write_text(json.dumps(plain | {"a_new_field": 1}))
+    assert RunRecord.from_file(path).status == "done"
+    path.write_text(json.dumps(plain | {"format": 99}))
+    with pytest.raises(DamagedFile, match="written by a newer partwise") as error:
+        RunRecord.from_file(path)
+    assert "remove" not in str(error.value)
+
+
+def test_what_a_killed_write_left_is_cleared_away(tmp_path):
+    place = run_folder(tmp_path, experiment())
+    place.mkdir(parents=True)
+    (place / ".part-abc.safetensors").write_bytes(b"half")
+    run(experiment(), tmp_path)
+    assert not list(place.glob(".part-*"))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"positions": "learnt"}, {"norm": "rsm"}, {"order": "paralel"}, {"embed_std": -1.0}, {"n_blocks": 1.5}]
+)
+def test_a_config_made_in_python_is_checked_like_one_from_a_file(wrong):
+    one = experiment()
+    model = object.__new__(type(one.model))  # as without the type checker that the tests install
+    for field in dataclasses.fields(one.model):
+        object.__setattr__(model, field.name, wrong.get(field.name, getattr(one.model, field.name)))
+    with pytest.raises(ConfigError):
+        run(dataclasses.replace(one, model=model))

@@ -50,7 +50,7 @@ class _Faulty(nn.Module):
 '''
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def plugin(tmp_path_factory):
     path = tmp_path_factory.mktemp("plugin") / "faulty.py"
     path.write_text(FAULTY)

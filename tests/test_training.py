@@ -257,3 +257,126 @@ def test_bfloat16_arithmetic_learns_too_and_leaves_float32_weights():
         assert {p.dtype for p in model.parameters()} == {torch.float32}
     assert losses["bfloat16"] != losses["float32"]
     assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.1)
+
+
+def test_a_part_with_its_own_rate_moves_as_a_hand_rolled_adamw_would():
+    one = experiment(train__steps=3, train__warmup=2, train__lr=0.01, train__clip=None)
+    config = TrainConfig(
+        steps=3, warmup=2, lr=0.01, clip=None, batch=16, parts=(PartRate(pattern="embed", lr=0.05, weight_decay=0.2),)
+    )
+    data, model = one.build()
+    _, twin = one.build()
+    fit(model, data, learn=Only("embed", "unembed"), config=config, seed=0)
+    parameters = {"embed.weight": (0.05, 0.2), "unembed.weight": (0.01, config.weight_decay)}
+    held = {name: p for name, p in twin.named_parameters() if name in parameters}
+    first = {name: torch.zeros_like(p) for name, p in held.items()}
+    second = {name: torch.zeros_like(p) for name, p in held.items()}
+    for step in range(3):
+        batch = data.sample(16, split="train", generator=generator_for(0, f"train/{step}"))
+        twin.zero_grad()
+        backward(twin, batch, pieces=1, device=torch.device("cpu"), precision="float32")
+        for name, p in held.items():
+            peak, decay = parameters[name]
+            rate = peak * config.rate(step)
+            first[name] = 0.9 * first[name] + 0.1 * p.grad
+            second[name] = 0.999 * second[name] + 0.001 * p.grad**2
+            corrected = first[name] / (1 - 0.9 ** (step + 1))
+            spread = (second[name] / (1 - 0.999 ** (step + 1))).sqrt()
+            with torch.no_grad():
+                p.mul_(1 - rate * decay).sub_(rate * corrected / (spread + 1e-8))
+    for name, p in model.named_parameters():
+        torch.testing.assert_close(p, twin.get_parameter(name), rtol=1e-4, atol=1e-6)
+
+
+def test_clipping_scales_the_gradient_of_what_learns_to_the_norm_that_was_asked_for(monkeypatch):
+    seen = []
+    step = torch.optim.AdamW.step
+
+    def watched(self, *args, **kwargs):
+        gradients = [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None]
+        seen.append(torch.stack([g.norm() for g in gradients]).norm().item())
+        return step(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", watched)
+    trained(Only("unembed"), train__clip=0.01, train__steps=5)
+    assert seen == pytest.approx([0.01] * 5, rel=1e-3)
+    seen.clear()
+    trained(Only("unembed"), train__clip=None, train__steps=5)
+    assert min(seen) > 0.02
+
+
+def test_an_entry_of_the_history_is_the_mean_of_the_losses_since_the_last():
+    _, _, every = trained(train__steps=200)
+    _, _, again = trained(train__steps=200, train__evaluate_every=200)
+    assert [entry["step"] for entry in every.history] == list(range(2, 201, 2))
+    one = experiment(train__steps=200)
+    data, model = one.build()
+    losses = []
+    import partwise.training as training
+
+    real = training.backward
+
+    def noted(*args, **kwargs):
+        losses.append(real(*args, **kwargs))
+        return losses[-1]
+
+    training.backward = noted
+    try:
+        state = fit(model, data, learn=AllBut(), config=one.train, seed=0)
+    finally:
+        training.backward = real
+    expected = [sum(losses[i : i + 2]) / 2 for i in range(0, 200, 2)]
+    assert [entry["loss"] for entry in state.history] == pytest.approx(expected, rel=1e-12)
+    assert again.history[-1]["loss"] == every.history[-1]["loss"]
+
+
+def test_a_loss_that_explodes_and_stays_finite_is_a_divergence():
+    one = experiment(train__lr=1e3, train__warmup=0, train__steps=50, train__decay="constant", train__clip=None)
+    data, model = one.build()
+    state = fit(model, data, learn=AllBut(), config=one.train, seed=0)
+    loss = float(state.diverged.split("loss ")[1].split(",")[0])
+    assert math.isfinite(loss)
+    assert loss > 1000
+
+
+def test_a_divergence_in_the_last_update_is_one():
+    one = experiment(train__steps=1, train__lr=1e38, train__warmup=0)
+    data, model = one.build()
+    state = fit(model, data, learn=AllBut(), config=one.train, seed=0)
+    assert state.diverged
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: TrainConfig(clip=-1),
+        lambda: TrainConfig(clip=0),
+        lambda: TrainConfig(weight_decay=-1),
+        lambda: TrainConfig(weight_decay=math.nan),
+        lambda: TrainConfig(betas=(0.9, 1.0)),
+        lambda: TrainConfig(eps=-1),
+        lambda: PartRate(pattern="embed", lr=-1),
+        lambda: PartRate(pattern="embed", weight_decay=math.inf),
+    ],
+)
+def test_what_would_train_nothing_or_the_wrong_way_is_refused(made):
+    with pytest.raises(ConfigError):
+        made()
+
+
+def test_a_frozen_batch_norm_keeps_its_running_mean_and_one_that_learns_moves_it():
+    class Normed(nn.Module):
+        def __init__(self, vocabulary):
+            super().__init__()
+            self.table, self.bn, self.head = nn.Embedding(vocabulary, 8), nn.BatchNorm1d(8), nn.Linear(8, vocabulary)
+
+        def forward(self, tokens):
+            return self.head(self.bn(self.table(tokens).mT).mT)
+
+    one = experiment()
+    data, _ = one.build()
+    for learn, moves in ((AllBut("bn"), False), (AllBut(), True)):
+        module = Normed(data.shape.vocabulary)
+        fit(module, data, learn=learn, config=one.train, seed=0)
+        assert bool(module.bn.running_mean.any()) == moves
+        assert module.bn.training

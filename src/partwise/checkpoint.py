@@ -10,13 +10,13 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from partwise.errors import DamagedFile
-from partwise.parts import aliases
 from partwise.records import write_file
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any]) -> None:
     """Write tensors and a JSON note as one file, by atomic rename."""
-    held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    # Clones, since two buffers of a user's module may be views of one storage, which the format does not know.
+    held = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     write_file(path, lambda temporary: save_file(held, temporary, metadata={"note": json.dumps(note)}))
 
 
@@ -36,13 +36,13 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, json.loads((file.metadata() or {})["note"])  # noqa: SIM118
     except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
-        raise DamagedFile(f"{path} is damaged ({error}); remove it and the run starts from its first step.") from None
+        raise DamagedFile(f"{path} is damaged ({error}); remove it and start the run again.") from None
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name, a tied tensor once (safetensors keeps no aliases)."""
-    one_name = aliases(model)
-    return {name: tensor for name, tensor in model.state_dict().items() if one_name.get(name, name) == name}
+    """Parameters and buffers by name, each tensor once: a tied one, or one of a shared module, by its first name."""
+    first = {id(tensor): name for name, tensor in reversed(model.state_dict(keep_vars=True).items())}
+    return {name: tensor for name, tensor in model.state_dict(keep_vars=True).items() if first[id(tensor)] == name}
 
 
 def load_weights(model: nn.Module, tensors: dict[str, Tensor], *, source: Path) -> None:

@@ -3,10 +3,11 @@
 import errno
 import os
 import sys
+import tempfile
 import textwrap
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -110,9 +111,9 @@ def reproduce(
     """Run a paper's comparison at a size that fits your machine, and print the table."""
     files = _load_plugins(plugin)
     from partwise.compose import planned, within_budget
+    from partwise.execution import usable_cores
     from partwise.recipes import RECIPES
     from partwise.records import SELECTION
-    from partwise.sweep import usable_cores
 
     chosen = RECIPES[recipe]()
     if budget is not None:
@@ -247,7 +248,7 @@ def _carry_out(experiments: "list[Experiment]", out: Path, jobs: int | None, opt
         return
     if not records:
         raise PartwiseError("nothing was run here: another process has all of it.")
-    _publish(out, records)
+    _publish(out)
     failed = [record for record in records if record.status == "failed"]
     for record in failed:
         place = out / "runs" / record.digest / "error.txt"
@@ -262,28 +263,41 @@ def _carried_out(
 ) -> "list[RunRecord]":
     """Check everything, then run what is not done; with `dry_run`, say what it would cost."""
     from partwise.display import Display, plan_text
-    from partwise.execution import check_device
-    from partwise.sweep import run_all, usable_cores
+    from partwise.execution import check_device, usable_cores
+    from partwise.sweep import run_all
 
     check_device(options.device)
     censuses = {experiment.digest: experiment.check() for experiment in experiments}
+    for one, other in _same_runs(experiments):
+        typer.echo(f"{other} is the same run as {one}, and a folder's table has it once.")
     jobs = jobs or max(1, usable_cores() // (options.threads or 1))
     if dry_run:
         typer.echo(plan_text(experiments, jobs), nl=False)
         return []
     _check_writable(out)
-    with Display(experiments, censuses, jobs) as display:
-        records = run_all(experiments, out, jobs=jobs, options=options, watch=display.watch)
+    try:
+        with Display(experiments, censuses, jobs) as display:
+            records = run_all(experiments, out, jobs=jobs, options=options, watch=display.watch)
+    except KeyboardInterrupt:
+        _end("stopped. Finished runs are kept; the same command goes on from the last checkpoints.", 130)
     for line in display.busy:
         typer.echo(line, err=True)
     return records
 
 
-def _publish(out: Path, records: "list[RunRecord]") -> None:
-    """The table on the screen; table and figure beside the runs."""
-    from partwise.records import write_text
+def _same_runs(experiments: "list[Experiment]") -> list[tuple[str, str]]:
+    """Architectures that come to the same experiment."""
+    first: dict[str, str] = {}
+    pairs = [(first.setdefault(one.digest, one.architecture), one.architecture) for one in experiments]
+    return list(dict.fromkeys((one, other) for one, other in pairs if one != other))
+
+
+def _publish(out: Path) -> None:
+    """The table of all that the folder holds, on the screen; table and figure beside the runs."""
+    from partwise.records import read_records, write_text
     from partwise.report import draw, render
 
+    records = read_records(out)
     typer.echo(render(records, "text"), nl=False)
     for suffix, format in (("txt", "text"), ("md", "md"), ("json", "json")):
         write_text(out / f"table.{suffix}", render(records, format))
@@ -292,11 +306,9 @@ def _publish(out: Path, records: "list[RunRecord]") -> None:
 
 
 def _check_writable(out: Path) -> None:
-    probe = out / ".writable"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        probe.write_text("")
-        probe.unlink()
+        tempfile.TemporaryFile(dir=out).close()
     except OSError as error:
         raise PartwiseError(f"--out {out} cannot be written: {error.strerror}. Name a folder of your own.") from None
 
@@ -306,8 +318,6 @@ def main() -> None:
     debug = "--debug" in sys.argv
     try:
         app(standalone_mode=True)
-    except KeyboardInterrupt:
-        _end("stopped. Finished runs are kept; the same command goes on from the last checkpoints.", 130)
     except BrokenPipeError:  # `partwise table ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
@@ -333,7 +343,7 @@ def _paragraph(error: Exception) -> str:
     )
 
 
-def _end(text: str, code: int) -> None:
+def _end(text: str, code: int) -> NoReturn:
     width = min(100, max(40, os.get_terminal_size().columns if sys.stderr.isatty() else 100))
     print(textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False), file=sys.stderr)
     sys.exit(code)

@@ -15,6 +15,7 @@ from partwise.records import RunRecord
 from partwise.selection import Grid
 from partwise.tasks import TASKS
 
+SWAPS = ("learn", "model.token_mixer", "model.channel_mixer", "model.blocks")  # settings that make another arm
 LADDER = (("small", 5), ("quick", 5), ("quick", 3), ("quick", 1), ("tiny", 3), ("tiny", 1))  # of a budget, best first
 
 
@@ -57,12 +58,22 @@ def experiments_for(
         one = base_for(task, name)
         rule, label = _rule(one.learn, name, learn, freeze)
         one = dataclasses.replace(one, learn=rule, architecture=label)
-        for path, value in map(configs.parsed, settings):
-            one = configs.replaced(one, path, value)
-            if path.startswith("train.lr"):
-                one = dataclasses.replace(one, selection="set by hand")
-        made.append(one)
+        made.append(_set(one, settings))
     return [dataclasses.replace(one, seed=seed) for seed in seeds for one in made]
+
+
+def _set(one: Experiment, settings: Sequence[str]) -> Experiment:
+    """The experiment with key=value put in; a part or a rule that is swapped so is named in the column's head."""
+    for setting in settings:
+        path, value = configs.parsed(setting)
+        if path in ("seed", "architecture", "matching", "selection"):
+            raise ConfigError(f"--set {setting}: {path} is no setting; --seeds, --arch and --match are there for it.")
+        one = configs.replaced(one, path, value)
+        if path == "train.lr":
+            one = dataclasses.replace(one, selection="set by hand")
+        if path in SWAPS:
+            one = dataclasses.replace(one, architecture=f"{one.architecture}, {setting}")
+    return one
 
 
 def _rule(rule: LearnRule, name: str, learn: Sequence[str], freeze: Sequence[str]) -> tuple[LearnRule, str]:
@@ -145,7 +156,7 @@ def within_budget(recipe: Recipe, only: Sequence[str], seconds: float, jobs: int
         ConfigError: not even the smallest fits; the text says how long that takes.
     """
     needs = 0.0
-    for scale, n_seeds in LADDER:
+    for scale, n_seeds in ((scale, n_seeds) for scale, n_seeds in LADDER if scale in recipe.scales):
         plan = planned(recipe, scale, only, range(n_seeds))
         needs = wall_seconds(costs([*plan.selection_runs(), *plan.experiments], seconds=0.5), jobs)
         if needs <= 0.9 * seconds:

@@ -79,8 +79,7 @@ def _numbers_alike(plain: Any) -> Any:
 
 def _versions(config: Any) -> Iterator[tuple[str, int]]:
     if dataclasses.is_dataclass(config) and not isinstance(config, type):
-        kind = f"{type(config).__module__}.{type(config).__qualname__}"
-        yield kind, getattr(config, "version", 1)
+        yield getattr(config, "registered_name", type(config).__qualname__), getattr(config, "version", 1)
         for field in dataclasses.fields(config):
             yield from _versions(getattr(config, field.name))
     elif isinstance(config, (tuple, list)):
@@ -108,11 +107,34 @@ def from_plain(kind: Any, data: Any, *, at: str = "") -> Any:
         return _part_from(registry, inner, data, at)
     if isinstance(inner, type) and dataclasses.is_dataclass(inner):
         return _dataclass_from(inner, data, at)
-    if typing.get_origin(inner) is tuple and (args := typing.get_args(inner))[-1] is Ellipsis:
-        if not isinstance(data, (list, tuple)):
-            raise ConfigError(f"{at or 'this'} is {data!r}: a list was expected.")
-        return tuple(from_plain(args[0], item, at=f"{at}.{index}") for index, item in enumerate(data))
+    if typing.get_origin(inner) is tuple:
+        return _tuple_from(typing.get_args(inner), data, at)
     return _leaf(inner, data, at)
+
+
+def checked(config: Any) -> Any:
+    """The same config, every leaf checked as if it had come from a file.
+
+    Raises:
+        ConfigError: a wrong type or an impossible value, with its path.
+    """
+    return from_plain(type(config), _fields_of(to_plain(config)))
+
+
+def _fields_of(plain: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in plain.items() if key != "name"}
+
+
+def _tuple_from(kinds: tuple[Any, ...], data: Any, at: str) -> tuple[Any, ...]:
+    if not isinstance(data, (list, tuple)):
+        raise ConfigError(f"{at or 'this'} is {data!r}: a list was expected.")
+    if kinds[-1] is Ellipsis:
+        kinds = (kinds[0],) * len(data)
+    if len(kinds) != len(data):
+        raise ConfigError(f"{at or 'this'} is {data!r}: a list of {len(kinds)} was expected.")
+    return tuple(
+        from_plain(kind, item, at=f"{at}.{index}") for index, (kind, item) in enumerate(zip(kinds, data, strict=True))
+    )
 
 
 def _registry_of(kind: Any) -> tuple[Registry | None, Any]:
@@ -151,7 +173,7 @@ def _part_from(registry: Registry, inner: Any, data: Any, at: str) -> Any:
     if not isinstance(data, dict) or "name" not in data:
         raise ConfigError(f"{at or 'this'} is {data!r}: the name of a {registry.kind} was expected.")
     cls = registry[data["name"]]
-    return _dataclass_from(cls, {key: value for key, value in data.items() if key != "name"}, at)
+    return _dataclass_from(cls, _fields_of(data), at)
 
 
 @functools.cache

@@ -86,13 +86,15 @@ class Display:
         assert event.record is not None
         self.records.append(event.record)
         self.kept += event.kind == "kept"
-        if not self.console.is_terminal:
-            how = "done before" if event.kind == "kept" else f"{event.record.seconds:.0f} s; {self._left()}"
+        if not self.console.is_terminal or event.record.status != "done":
+            how = f"{event.record.seconds:.0f} s; {self._left()}"
+            if event.kind == "kept":
+                how = "done before" + (f", {event.message}" if event.message else "")
             self._say(f"[{len(self.records)}/{self.total}] {name_of(experiment)}: {outcome(event.record)}, {how}")
 
     def _introduce(self, experiment: Experiment) -> None:
         """The head of a run, once for each kind: what of it learns."""
-        kind = f"{experiment.task.registered_name} {experiment.architecture}"  # type: ignore[attr-defined]
+        kind = f"{_place(experiment)} {experiment.architecture}"
         if kind not in self.introduced:
             self.introduced.add(kind)
             self._say(f"{kind}: {self.censuses[experiment.digest]}")

@@ -123,16 +123,16 @@ def rows(data: Any, batch: Batch, result: Scored, *, split: Split, step: int) ->
     if base is ACCURACY:
         yield Row(where=split, quantity="loss", value=result.loss, unit="nat", n=n, step=step)
         if result.scored.shape[1] > 1:
-            exact_B = (result.hits | ~result.scored).all(-1)
-            yield Row(where=split, quantity="exact_match", value=exact_B.float().mean().item(), n=len(batch), step=step)
+            exact, rows_scored = _exact(result.hits, result.scored)
+            yield Row(where=split, quantity="exact_match", value=exact, n=rows_scored, step=step)
     for label, member in _strata(batch, result.scored):
         where, count = f"{split}/{label}", int(member.sum())
         yield Row(where=where, quantity=base.name, value=_mean(result.hits, member), n=count, step=step)
     for name, right, scored in _floors(data, batch):
         yield Row(where=split, quantity=f"{base.name}.floor.{name}", value=_mean(right, scored), n=n, step=step)
         if base is ACCURACY and scored.shape[1] > 1:
-            exact = (right | ~scored).all(-1).float().mean().item()
-            yield Row(where=split, quantity=f"exact_match.floor.{name}", value=exact, n=len(batch), step=step)
+            exact, rows_scored = _exact(right, scored)
+            yield Row(where=split, quantity=f"exact_match.floor.{name}", value=exact, n=rows_scored, step=step)
     metric = headline_of(data)
     ceiling = metric.perfect if data.ceiling is None else data.ceiling
     if ceiling is not None:
@@ -187,6 +187,14 @@ def measure(
         measured = _measured(data, batch, found, split) | dict(counts)
         found += [replace(row, where=split, step=step) for row in data.derived(measured)]
     return found
+
+
+def _exact(hits: Tensor, scored: Tensor) -> tuple[float, int]:
+    """The share of examples whose every scored position is right, and how many examples score any."""
+    scores_B = scored.any(-1)
+    right_B = (hits | ~scored).all(-1) & scores_B
+    count = int(scores_B.sum())
+    return (right_B.sum().item() / count if count else math.nan), count
 
 
 def _mean(values: Tensor, member: Tensor) -> float:

@@ -58,8 +58,10 @@ def choose_execution(
     precision: Literal["float32", "bfloat16", "auto"] = "float32",
     threads: int | None = None,
     device: str | None = None,
+    at_once: int = 1,
 ) -> Execution:
-    """Fill in what was left open: float32, one thread for small models, the CPU.
+    """Fill in what was left open: float32, the CPU, one thread for a small model and a share of the cores for a large
+    one, where `at_once` runs go on side by side.
 
     Raises:
         ConfigError: the device is not there.
@@ -69,11 +71,25 @@ def choose_execution(
     if threads is not None and threads < 1:
         raise ConfigError(f"threads is {threads}: at least 1 was expected.")
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
-    usual = 1 if n_parameters < SMALL or chosen != "cpu" else os.cpu_count() or 1
+    usual = 1 if n_parameters < SMALL or chosen != "cpu" else max(1, usable_cores() // at_once)
     threads = usual if threads is None else threads
     if precision == "auto":
         precision = faster_precision(chosen, threads, width=max(max(p.shape) for p in model.parameters()))
     return Execution(precision=precision, threads=threads, device=chosen, environment=environment())
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def continued(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """The environment of a resumed run: the present one and, where it differs, those before it."""
+    earlier = before.get("before", [])
+    last = {key: value for key, value in before.items() if key != "before"}
+    if last != now:
+        earlier = [*earlier, last]
+    return now | ({"before": earlier} if earlier else {})
 
 
 def check_device(device: str | None) -> None:
@@ -113,6 +129,7 @@ def environment() -> dict[str, Any]:
         "packages": {name: _version(name) for name in packages},
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "cpu": torch.backends.cpu.get_cpu_capability(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "git": _git_state(),
         "plugins": loaded_hashes(),
     }

@@ -15,15 +15,16 @@ from torch import nn
 
 from partwise import configs
 from partwise.checkpoint import load_tensors, load_weights, save_tensors, weights
-from partwise.errors import ConfigError, PartwiseError
-from partwise.evaluation import evaluation_batch, headline_of, measure, mode
-from partwise.execution import Execution, choose_execution
+from partwise.errors import ConfigError, DamagedFile, PartwiseError
+from partwise.evaluation import evaluation_batch, headline_of, measure, mode, predict
+from partwise.execution import Execution, choose_execution, continued
 from partwise.flops import flops_per_example, spent
 from partwise.model import ModelConfig, Transformer
 from partwise.parts import LEARN_RULES, AllBut, Census, LearnRule, census, select
 from partwise.probes import PROBES, Probe
-from partwise.records import RunRecord, read_json, write_json, write_text
+from partwise.records import PARTIAL, RunRecord, read_json, write_json, write_text
 from partwise.rows import Row
+from partwise.seeds import generator_for
 from partwise.tasks import TASKS, Task
 from partwise.training import Fit, Progress, TrainConfig, fit, parameter_counts
 
@@ -90,8 +91,12 @@ class Experiment:
         """The task's data and the model as it starts.
 
         Raises:
-            ConfigError, UnknownAddress: the parts do not fit each other.
+            ConfigError, UnknownAddress: a field has a wrong type, or the parts do not fit each other.
         """
+        configs.checked(self)
+        for step in self.learn.changes():
+            if step >= self.train.steps:
+                raise ConfigError(f"a stage begins at step {step}, and the run has {self.train.steps} steps.")
         data = self.task.build(seed=self.seed_of("data"))
         model = Transformer(self.model, data.shape, seed=self.seed_of("init"))
         if self.seed_of("frozen") != self.seed_of("init"):
@@ -104,15 +109,14 @@ class Experiment:
         return data, model
 
     def check(self) -> Census:
-        """Build everything and throw it away: what can go wrong goes wrong here, before any run starts."""
-        _, model = self.build()
+        """Build everything, draw a little, and throw it away: what can go wrong goes wrong before any run starts."""
+        data, model = self.build()
+        for split in ("train", "validation", "test"):
+            data.sample(2, split=split, generator=generator_for(0, "check"))
         for step in (0, *self.learn.changes()):
             self.learn.learning(model, step)
         for part in self.train.parts:
             select(model, (part.pattern,))
-        for step in self.learn.changes():
-            if step >= self.train.steps:
-                raise ConfigError(f"a stage begins at step {step}, and the run has {self.train.steps} steps.")
         return census(model, self.learn)
 
 
@@ -159,27 +163,41 @@ def run(
         Busy: another process runs the same experiment in `out`.
         PartwiseError: the experiment is impossible, or a file of it is damaged.
     """
+    experiment = configs.checked(experiment)
     if out is None:
         data, model = experiment.build()
         execution = execution or choose_execution(model)
         return _run(experiment, data, model, execution, None, checkpoint_seconds, watch)
     place = run_folder(out, experiment)
     with locked(place):
+        remove(place, f"{PARTIAL}*")  # of a write that was killed
         if fresh:
-            for name in (
-                "record.json",
-                "failure.json",
-                "checkpoint.safetensors",
-                "model.safetensors",
-                "execution.json",
-            ):
-                (place / name).unlink(missing_ok=True)
+            remove(place, "*.json", "*.safetensors", "error.txt")
         if (place / "record.json").is_file():
-            return RunRecord.from_file(place / "record.json")
+            remove(place, "checkpoint.safetensors", "failure.json", "error.txt")
+            return kept(place, experiment)
         data, model = experiment.build()
         execution = settled_execution(place, execution or choose_execution(model))
         write_json(place / "experiment.json", configs.to_plain(experiment))
         return _run(experiment, data, model, execution, place, checkpoint_seconds, watch)
+
+
+def kept(place: Path, experiment: Experiment) -> RunRecord:
+    """The record of a run that is done, under the labels that it is asked for by now (they are outside the digest)."""
+    record = RunRecord.from_file(place / "record.json")
+    labels = {name: getattr(experiment, name) for name in ("architecture", "matching", "selection")}
+    if all(getattr(record, name) == label for name, label in labels.items()):
+        return record
+    record = dataclasses.replace(record, **labels, experiment=record.experiment | labels)
+    write_text(place / "record.json", record.to_json())
+    return record
+
+
+def remove(place: Path, *patterns: str) -> None:
+    """Delete the folder's files that match."""
+    for pattern in patterns:
+        for path in place.glob(pattern):
+            path.unlink(missing_ok=True)
 
 
 def run_folder(out: Path | str, experiment: Experiment) -> Path:
@@ -203,13 +221,26 @@ def locked(place: Path) -> Iterator[None]:
 
 
 def settled_execution(place: Path, wanted: Execution) -> Execution:
-    """The first start's execution if there was one, else `wanted`, written down."""
+    """`wanted`, written down; after an earlier start, its precision, threads and device.
+
+    Where versions, machine or plug-ins are not those of the earlier start any more, the record keeps both, under
+    `environment.before`: bit-equality is promised for an equal execution only.
+
+    Raises:
+        DamagedFile: the earlier start's file cannot be read.
+    """
     path = place / "execution.json"
+    settled = wanted
     if path.is_file():
-        known = read_json(path)
-        return Execution(**{**known, "environment": known["environment"]})
-    write_json(path, wanted.to_plain())
-    return wanted
+        try:
+            known = Execution(**read_json(path))
+        except TypeError as error:
+            raise DamagedFile(
+                f"{path} is no execution of a run ({error}); remove the run's folder and start again."
+            ) from None
+        settled = dataclasses.replace(known, environment=continued(known.environment, wanted.environment))
+    write_json(path, settled.to_plain())
+    return settled
 
 
 def _run(
@@ -221,35 +252,33 @@ def _run(
     checkpoint_seconds: float,
     watch: Watch | None,
 ) -> RunRecord:
-    with execution.in_force():
-        record_ = train(
-            model,
-            data,
-            learn=experiment.learn,
-            config=experiment.train,
-            seed=experiment.seed_of("data"),
-            execution=execution,
-            probes=experiment.probes,
-            test_size=experiment.test_size,
-            checkpoint=None if place is None else place / "checkpoint.safetensors",
-            checkpoint_seconds=checkpoint_seconds,
-            watch=watch,
-        )
-    record_ = dataclasses.replace(
-        record_,
+    trained = train(
+        model,
+        data,
+        learn=experiment.learn,
+        config=experiment.train,
+        seed=experiment.seed_of("data"),
+        execution=execution,
+        probes=experiment.probes,
+        test_size=experiment.test_size,
+        checkpoint=None if place is None else place / "checkpoint.safetensors",
+        checkpoint_seconds=checkpoint_seconds,
+        watch=watch,
+    )
+    record = dataclasses.replace(
+        trained,
         digest=experiment.digest,
         architecture=experiment.architecture,
         matching=experiment.matching,
         selection=experiment.selection,
         experiment=configs.to_plain(experiment),
-        rows=[dataclasses.replace(row, experiment=experiment.digest) for row in record_.rows],
+        rows=[dataclasses.replace(row, experiment=experiment.digest) for row in trained.rows],
     )
     if place is not None:
         save_tensors(place / "model.safetensors", weights(model), {"experiment": configs.to_plain(experiment)})
-        write_text(place / "record.json", record_.to_json())  # last: its presence says that the run is whole
-        (place / "checkpoint.safetensors").unlink(missing_ok=True)
-        (place / "failure.json").unlink(missing_ok=True)
-    return record_
+        write_text(place / "record.json", record.to_json())  # last: its presence says that the run is whole
+        remove(place, "checkpoint.safetensors", "failure.json", "error.txt")
+    return record
 
 
 def train(
@@ -282,57 +311,53 @@ def train(
         checkpoint_seconds: between two writes of it.
         watch: is told of the progress.
     """
-    data = task if hasattr(task, "sample") else task.build(seed=seed)
-    described = {} if hasattr(task, "sample") else configs.to_plain(task)
+    if not hasattr(learn, "learning"):
+        raise ConfigError(f"learn is {learn!r}: a rule such as AllBut() or Only('embed') was expected.")
+    config = configs.checked(config)
+    data = task if hasattr(task, "sample") else configs.checked(task).build(seed=seed)
     execution = execution or choose_execution(model)
-    model.to(execution.device)
-    counted = census(model, learn)
-    flops = flops_per_example(model, data, learn)
-    state = fit(
-        model,
-        data,
-        learn=learn,
-        config=config,
-        seed=seed,
-        precision=execution.precision,
-        checkpoint=checkpoint,
-        checkpoint_seconds=checkpoint_seconds,
-        watch=watch,
-    )
-    rows = [
-        Row(where="model", quantity="trainable_parameters", value=counted.learned, unit="parameter"),
-        Row(where="model", quantity="total_parameters", value=counted.total, unit="parameter"),
-        Row(where="model", quantity="fixed_values", value=counted.fixed, unit="value"),
-        Row(where="train", quantity="tokens", value=state.tokens, unit="token", step=state.step),
-        Row(
-            where="train", quantity="flops", value=spent(flops, state.step, config.batch), unit="FLOP", step=state.step
-        ),
-    ]
-    metric = headline_of(data)
-    if not state.diverged:
-        batch = evaluation_batch(data, "test", n=test_size, seed=seed)
-        counts = parameter_counts(model, learn)
-        rows += measure(model, data, batch, split="test", step=state.step, counts=counts)
-        rows += _rise(state, metric.name)
-        few = batch.rows(0, 256).to(execution.device)
-        with mode(model, training=False):
-            for probe in probes:
-                rows += [dataclasses.replace(row, step=state.step) for row in probe.measure(model, few)]
+    with execution.in_force():
+        model.to(execution.device)
+        _check_outputs(model, data)
+        counted = census(model, learn)
+        flops = flops_per_example(model, data, learn)
+        state = fit(
+            model,
+            data,
+            learn=learn,
+            config=config,
+            seed=seed,
+            precision=execution.precision,
+            checkpoint=checkpoint,
+            checkpoint_seconds=checkpoint_seconds,
+            watch=watch,
+        )
+        spent_flops = spent(flops, state.step, config.batch)
+        rows = [
+            Row(where="model", quantity="trainable_parameters", value=counted.learned, unit="parameter"),
+            Row(where="model", quantity="total_parameters", value=counted.total, unit="parameter"),
+            Row(where="model", quantity="fixed_values", value=counted.fixed, unit="value"),
+            Row(where="train", quantity="tokens", value=state.tokens, unit="token", step=state.step),
+            Row(where="train", quantity="flops", value=spent_flops, unit="FLOP", step=state.step),
+        ]
+        if not state.diverged:
+            rows += _tested(model, data, state, parameter_counts(model, learn), probes, test_size, seed)
     return RunRecord(
         digest="",
-        architecture="custom",
+        architecture=type(model).__name__,
         matching="steps",
-        selection="fixed in advance",
+        selection="not said",
         experiment={
-            "task": described or {"name": type(data).__name__},
-            "seed": seed,
+            "task": {"name": type(data).__name__} if data is task else configs.to_plain(task),
+            "learn": configs.to_plain(learn),
             "train": configs.to_plain(config),
+            "seed": seed,
         },
         status="diverged" if state.diverged else "done",
         detail=state.diverged,
         steps=state.step,
         stopped_early=state.stopped_early,
-        headline=dataclasses.asdict(metric),
+        headline=dataclasses.asdict(headline_of(data)),
         rows=rows,
         history=state.history,
         execution=execution.to_plain(),
@@ -341,16 +366,45 @@ def train(
     )
 
 
+def _tested(
+    model: nn.Module,
+    data: Any,
+    state: Fit,
+    counts: dict[str, float],
+    probes: tuple[Any, ...],
+    test_size: int,
+    seed: int,
+) -> list[Row]:
+    """Test, read once; the gain over the last tenth; the probes, on some of the test examples."""
+    batch = evaluation_batch(data, "test", n=test_size, seed=seed)
+    found = measure(model, data, batch, split="test", step=state.step, counts=counts)
+    found += _rise(state, headline_of(data).name)
+    few = batch.rows(0, 256).to(next(model.parameters()).device)
+    with mode(model, training=False):
+        for probe in probes:
+            found += [dataclasses.replace(row, step=state.step) for row in probe.measure(model, few)]
+    return found
+
+
+def _check_outputs(model: nn.Module, data: Any) -> None:
+    """A module of the user's must give as many outputs as the task has."""
+    few = data.sample(2, split="train", generator=generator_for(0, "check")).to(next(model.parameters()).device)
+    with mode(model, training=False), torch.no_grad():
+        given = predict(model, few).shape[-1]
+    if given < data.shape.output_width:
+        raise ConfigError(f"{type(model).__name__} gives {given} outputs, and this task has {data.shape.output_width}.")
+
+
 def _rise(state: Fit, name: str) -> list[Row]:
     """Gain of the headline over the last tenth of the steps, as a share of what it ends with (on validation).
 
     A run that still rises by more than 2 % tells of its speed, not of what it could reach.
     """
-    scored = [(entry["step"], entry["validation"][name]) for entry in state.history if "validation" in entry]
-    before = [value for step, value in scored if step <= state.step - state.step // 10]
-    if not before or not scored[-1][1]:
+    scored = {entry["step"]: entry["validation"][name] for entry in state.history if "validation" in entry}
+    before, end = scored.get(state.step - max(1, state.step // 10)), scored.get(state.step)
+    if before is None or not end:  # stopped early: no score stands at nine tenths
         return []
-    gain = (scored[-1][1] - before[-1]) / abs(scored[-1][1])
+    gain = (end - before) / abs(end)
     return [Row(where="validation", quantity=f"{name}.gain_last_tenth", value=gain, step=state.step)]
 
 

@@ -25,18 +25,20 @@ def flops_per_example(model: nn.Module, data: Any, learn: LearnRule) -> list[tup
     batch = data.sample(n, split="train", generator=generator_for(0, "flops"))
     wanted = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
     counted = []
-    # Plain matrix products, since the fused CPU kernel is not counted; a user's dropout or batch norm does not notice.
-    with mode(model, training=False), sdpa_kernel(SDPBackend.MATH), torch.random.fork_rng(devices=[]):
-        for step in (0, *learn.changes()):
-            learns = learn.learning(model, step)
-            for name, parameter in model.named_parameters():
-                parameter.requires_grad_(name in learns)
-            with FlopCounterMode(display=False) as counter:
-                backward(model, batch, pieces=1, device=device, precision="float32")
-            counted.append((step, counter.get_total_flops() / n))
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(wanted[name])
-        parameter.grad = None
+    try:
+        # Plain matrix products, since the fused CPU kernel is not counted; a user's dropout does not notice.
+        with mode(model, training=False), sdpa_kernel(SDPBackend.MATH), torch.random.fork_rng(devices=[]):
+            for step in (0, *learn.changes()):
+                learns = learn.learning(model, step)
+                for name, parameter in model.named_parameters():
+                    parameter.requires_grad_(name in learns)
+                with FlopCounterMode(display=False) as counter:
+                    backward(model, batch, pieces=1, device=device, precision="float32")
+                counted.append((step, counter.get_total_flops() / n))
+    finally:
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(wanted[name])
+            parameter.grad = None
     return counted
 
 

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
+from partwise.errors import ConfigError
+
 NormKind = Literal["rms", "layer", "none"]
 
 
@@ -41,7 +43,7 @@ def linear(
     if factor is not None:
         layer.factor = factor
     with torch.no_grad():
-        layer.weight.normal_(0.0, n_in**-0.5 if std is None else std, generator=generator)
+        layer.weight.normal_(0.0, n_in**-0.5 if std is None else _std(std), generator=generator)
         if bias:
             layer.bias.zero_()
     return layer
@@ -72,8 +74,14 @@ def embedding(n: int, width: int, generator: torch.Generator, *, std: float) -> 
     """A table of n rows, each entry ~ Normal(0, std^2)."""
     table = skip_init(nn.Embedding, n, width)
     with torch.no_grad():
-        table.weight.normal_(0.0, std, generator=generator)
+        table.weight.normal_(0.0, _std(std), generator=generator)
     return table
+
+
+def _std(std: float) -> float:
+    if not 0 <= std < float("inf"):
+        raise ConfigError(f"weights cannot be drawn with sd {std}: a finite one from 0 on was expected.")
+    return std
 
 
 def norm(kind: NormKind, width: int) -> nn.Module:
@@ -82,7 +90,9 @@ def norm(kind: NormKind, width: int) -> nn.Module:
         return nn.RMSNorm(width, eps=1e-6)
     if kind == "layer":
         return nn.LayerNorm(width)
-    return nn.Identity()
+    if kind == "none":
+        return nn.Identity()
+    raise ConfigError(f"norm is {kind!r}: one of rms, layer, none was expected.")
 
 
 def take(x_BLD: Tensor, read_BQ: Tensor) -> Tensor:

@@ -95,9 +95,10 @@ class Only(_Patterns):
     patterns: tuple[str, ...] = ()
 
     def learning(self, model: nn.Module, step: int = 0) -> set[str]:
-        if not self.patterns:
-            raise ConfigError("Only() lets nothing learn; name at least one part.")
-        return select(model, self.patterns)
+        learns = select(model, self.patterns)
+        if not learns:
+            raise ConfigError(f"{self!r} lets nothing learn; name at least one part that this model has.")
+        return learns
 
 
 @LEARN_RULES.register("all_but")
@@ -131,11 +132,12 @@ class Stages:
 
     def __init__(self, *stages: Stage | tuple[int, LearnRule]):
         made = tuple(stage if isinstance(stage, Stage) else Stage(*stage) for stage in stages)
+        for stage in made:
+            if not isinstance(stage.start, int) or not isinstance(stage.rule, (Only, AllBut)):
+                raise ConfigError(f"a stage is a step and Only or AllBut, not ({stage.start!r}, {stage.rule!r}).")
         starts = [stage.start for stage in made]
         if not made or starts[0] != 0 or any(b <= a for a, b in itertools.pairwise(starts)):
             raise ConfigError(f"stages start at steps {starts}: the first at 0 and each later than the one before.")
-        if any(isinstance(stage.rule, Stages) for stage in made):
-            raise ConfigError("a stage's rule is Only or AllBut, not Stages again.")
         object.__setattr__(self, "stages", made)
 
     def learning(self, model: nn.Module, step: int = 0) -> set[str]:

@@ -43,12 +43,13 @@ def costs(experiments: Sequence[Experiment], *, seconds: float = 1.0) -> list[Co
     measured = {kind: _measured(experiment, seconds / len(kinds)) for kind, experiment in kinds.items()}
     found = []
     for experiment in experiments:
-        counted, length, stages, per_example = measured[_kind(experiment)]
+        counted, length, stages, per_example, sizes = measured[_kind(experiment)]
         train = experiment.train
         examples = train.steps * train.batch
         checks = 10 if train.evaluate_every is None else train.steps / train.evaluate_every
         # A forward pass is about a third of an update.
-        scored = (checks * train.validation_size + experiment.test_size) / 3
+        validation, test = sizes or (train.validation_size, experiment.test_size)
+        scored = (checks * validation + test) / 3
         found.append(
             Cost(
                 census=counted,
@@ -80,8 +81,11 @@ def _kind(experiment: Experiment) -> str:
     )
 
 
-def _measured(experiment: Experiment, seconds: float) -> tuple[Census, int, list[tuple[int, float]], float]:
-    """(census, length, FLOPs an example, seconds an example) on one thread; a large batch is timed on a part of it."""
+def _measured(
+    experiment: Experiment, seconds: float
+) -> tuple[Census, int, list[tuple[int, float]], float, tuple[int, int] | None]:
+    """(census, length, FLOPs an example, seconds an example, a finite task's sizes of validation and test) on one
+    thread; a large batch is timed on a part of it."""
     data, model = experiment.build()
     stages = flops_per_example(model, data, experiment.learn)
     rows = min(experiment.train.batch, max(1, int(2e9 / max(1.0, stages[0][1]))))
@@ -100,7 +104,8 @@ def _measured(experiment: Experiment, seconds: float) -> tuple[Census, int, list
             times.append(time.perf_counter() - start)
     finally:
         torch.set_num_threads(before)
-    return census(model, experiment.learn), data.shape.length, stages, min(times) / rows
+    sizes = (len(data.all_of("validation")), len(data.all_of("test"))) if hasattr(data, "all_of") else None
+    return census(model, experiment.learn), data.shape.length, stages, min(times) / rows, sizes
 
 
 def short_time(seconds: float) -> str:

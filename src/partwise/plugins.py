@@ -65,8 +65,17 @@ def load_plugin(file: Path) -> None:
 
 
 def loaded_hashes() -> dict[str, str]:
-    """{file name: digest of its content} of the plug-ins in use."""
-    return {path.name: digest for path, digest in _loaded.items()}
+    """{file: digest of its content} of the plug-ins in use; a file by its name, with its folder where two share one."""
+    names = [path.name for path in _loaded]
+    return {
+        path.name if names.count(path.name) == 1 else f"{path.parent.name}/{path.name}": digest
+        for path, digest in _loaded.items()
+    }
+
+
+def loaded_files() -> list[Path]:
+    """The plug-in files in use, which processes that run experiments must load too."""
+    return list(_loaded)
 
 
 def _words(error: Exception) -> str:
@@ -81,5 +90,8 @@ def _from_pyproject(start: Path) -> list[Path]:
                 named = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("partwise", {})
             except tomllib.TOMLDecodeError as error:
                 raise PluginError(f"{file} cannot be read: {error}.") from None
-            return [folder / name for name in named.get("plugins", [])]
+            files = named.get("plugins", [])
+            if not isinstance(files, list) or not all(isinstance(name, str) for name in files):
+                raise PluginError(f"{file}: [tool.partwise] plugins is {files!r}; a list of files was expected.")
+            return [folder / name for name in files]
     return []

@@ -5,7 +5,7 @@ OUT/runs/<digest>/experiment.json        what was asked for
                   checkpoint.safetensors while it runs
                   model.safetensors      afterwards
                   record.json            the run, whole: its presence means that the run is finished
-                  failure.json           in place of record.json: why it stopped; a second start tries again
+                  failure.json, error.txt   in place of record.json: why it stopped; the next start tries again
 """
 
 import contextlib
@@ -23,6 +23,8 @@ from partwise.errors import DamagedFile
 from partwise.rows import Row
 
 SELECTION = "selection"  # folder of the runs that rates are chosen by; they are never reported
+FORMAT = 1  # of record.json; raised when an older program would misread it
+PARTIAL = ".part-"  # how a file begins that is still being written
 Status = Literal["done", "diverged", "failed"]
 
 
@@ -45,6 +47,7 @@ class RunRecord:
         execution: how it was run; bit-equality is promised for an equal one.
         seconds: of training and evaluation, over all starts.
         finished: when, UTC, ISO 8601.
+        format: of the file.
     """
 
     digest: str
@@ -62,6 +65,7 @@ class RunRecord:
     execution: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     finished: str = ""
+    format: int = FORMAT
 
     @property
     def task(self) -> str:
@@ -85,14 +89,20 @@ class RunRecord:
 
     @classmethod
     def from_file(cls, path: Path) -> "RunRecord":
-        """Read `record.json` or `failure.json`.
+        """Read `record.json` or `failure.json`; fields that this version does not know are passed over.
 
         Raises:
-            DamagedFile: it is not what `to_json` wrote.
+            DamagedFile: it is not what `to_json` wrote, or a newer program wrote it in another format.
         """
         plain = read_json(path)
         try:
-            plain["rows"] = [Row(**{**row, "value": _number(row["value"])}) for row in plain["rows"]]
+            if plain.get("format", FORMAT) > FORMAT:
+                raise DamagedFile(
+                    f"{path} was written by a newer partwise (format {plain['format']}, and this one reads {FORMAT}): "
+                    "read it with that one, or choose another folder."
+                )
+            plain = {key: value for key, value in plain.items() if key in cls.__dataclass_fields__}
+            plain["rows"] = [_row_from(row) for row in plain["rows"]]
             return cls(**plain)
         except (TypeError, KeyError, AttributeError) as error:
             raise DamagedFile(f"{path} is no record of a run ({error}); remove it and start the run again.") from None
@@ -142,7 +152,7 @@ def write_text(path: Path, text: str) -> None:
 def write_file(path: Path, write: Callable[[Path], Any]) -> None:
     """Let `write` fill a file beside `path`, force it to disk, then rename it; on failure nothing is left."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=PARTIAL, suffix=path.suffix)
     os.close(handle)
     temporary = Path(name)
     try:
@@ -175,5 +185,6 @@ def _finite(plain: Any) -> Any:
     return None if isinstance(plain, float) and not math.isfinite(plain) else plain
 
 
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
+def _row_from(plain: dict[str, Any]) -> Row:
+    known = {key: value for key, value in plain.items() if key in Row.__dataclass_fields__}
+    return Row(**known | {"value": math.nan if plain["value"] is None else plain["value"]})

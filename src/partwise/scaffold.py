@@ -1,5 +1,7 @@
 """`partwise new`: a part that works as it stands, its test, and a two-line recipe that runs it."""
 
+import importlib
+import keyword
 from pathlib import Path
 
 from partwise.errors import ConfigError, UnknownName, did_you_mean
@@ -148,6 +150,8 @@ class {cls}:
 
 TEST = '''"""The contracts of the lab, on {name}."""
 
+import importlib
+import keyword
 from pathlib import Path
 
 from partwise.contracts import check_{kind}
@@ -194,11 +198,13 @@ def write_part(kind: str, name: str, folder: Path) -> str:
     kind = kind.replace("_", "-")
     if kind not in KINDS:
         raise UnknownName(f"new {kind!r}: no such kind.{did_you_mean(kind, KINDS)} There are: {', '.join(KINDS)}.")
-    if not name.isidentifier() or not name.islower():
+    if not name.isidentifier() or not name.islower() or keyword.iskeyword(name):
         raise ConfigError(
             f"{name!r} is no name for a part: lower-case letters, digits and _ were expected, as in my_part."
         )
     text, module, registry = KINDS[kind]
+    if name in getattr(importlib.import_module(f"partwise.{module}"), registry).names():
+        raise ConfigError(f"there is a {kind} called {name!r} already; choose another name.")
     words = {
         "name": name,
         "cls": "".join(word.capitalize() for word in name.split("_")),

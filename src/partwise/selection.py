@@ -48,17 +48,22 @@ class Grid:
         """The best value, and how it was chosen in words.
 
         Args:
-            records: of `runs()`, in any order, others among them. A run that is missing, failed or diverged makes its
-                value lose.
+            records: of `runs()`, in any order, others among them. A run that diverged makes its value lose.
 
         Raises:
-            ConfigError: no value has a score.
+            ConfigError: a run is missing or failed, so that the choice could be another; or no value has a score.
         """
-        known = {record.digest: record for record in records}
+        known = {record.digest: record for record in records if record.status != "failed"}
+        missing = [run for run in self.runs() if run.digest not in known]
+        if missing:
+            raise ConfigError(
+                f"{self.path} of {self.base.architecture} cannot be chosen: {len(missing)} of its {len(self.runs())} "
+                "selection runs failed or belong to another process. Start again when they are done."
+            )
         means = []
         for value in self.values:
             one = replaced(self.base, self.path, value)
-            scores = [_validation(known.get(dataclasses.replace(one, seed=seed).digest)) for seed in self.seeds]
+            scores = [_validation(known[dataclasses.replace(one, seed=seed).digest]) for seed in self.seeds]
             means.append(tuple(sum(parts) / len(parts) for parts in zip(*scores, strict=True)))
         best = max(range(len(means)), key=means.__getitem__)
         if means[best][0] == -math.inf:
@@ -72,9 +77,9 @@ class Grid:
         return self.values[best], said
 
 
-def _validation(record: RunRecord | None) -> tuple[float, float]:
+def _validation(record: RunRecord) -> tuple[float, float]:
     """The last headline on validation and, where that ties (all solved), the loss; so that more is better."""
-    if record is None or record.status != "done":
+    if record.status != "done":
         return -math.inf, -math.inf
     last = [entry["validation"] for entry in record.history if "validation" in entry][-1]
     value = last[record.headline["name"]]

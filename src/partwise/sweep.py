@@ -6,9 +6,11 @@ cheap and bit-equal to one from a fresh interpreter.
 """
 
 import contextlib
+import dataclasses
 import datetime
 import multiprocessing as mp
 import os
+import pickle
 import signal
 import threading
 import traceback
@@ -20,10 +22,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from partwise import configs
-from partwise.errors import PartwiseError
-from partwise.execution import choose_execution
-from partwise.experiment import Busy, Experiment, run, run_folder
-from partwise.plugins import load_plugins
+from partwise.checkpoint import load_tensors
+from partwise.errors import ConfigError, PartwiseError
+from partwise.execution import choose_execution, usable_cores
+from partwise.experiment import Busy, Experiment, kept, run, run_folder
+from partwise.plugins import load_plugins, loaded_files
 from partwise.records import RunRecord, write_text
 from partwise.training import Progress
 
@@ -51,7 +54,7 @@ class Event:
         index: the run's place in the list.
         progress: for kind progress.
         record: for finished and kept.
-        message: for busy.
+        message: for busy; for kept, what of `options` it does not follow.
     """
 
     kind: Kind
@@ -85,6 +88,8 @@ def run_all(
     Raises:
         KeyboardInterrupt: after ending all runs; starting again goes on from their checkpoints.
     """
+    if jobs is not None and jobs < 1:
+        raise ConfigError(f"jobs is {jobs}: at least 1 was expected.")
     records: dict[int, RunRecord] = {}
     pending: deque[int] = deque()
     place_of = {index: run_folder(out, experiment) for index, experiment in enumerate(experiments)}
@@ -94,19 +99,44 @@ def run_all(
             continue
         first_of[place] = index
         if (place / "record.json").is_file() and not options.fresh:
-            records[index] = RunRecord.from_file(place / "record.json")
-            watch(Event(kind="kept", index=index, record=records[index]))
+            records[index] = kept(place, experiments[index])
+            watch(Event(kind="kept", index=index, record=records[index], message=_otherwise(records[index], options)))
         else:
             pending.append(index)
+            if (place / "checkpoint.safetensors").is_file() and not options.fresh:
+                load_tensors(place / "checkpoint.safetensors")  # a damaged one is said before anything runs
     if pending:
         Path(out).mkdir(parents=True, exist_ok=True)
-        _run_pending(pending, experiments, Path(out), jobs or usable_cores(), options, watch, records)
-    return [records[first] for index, place in place_of.items() if (first := first_of[place]) in records]
+        jobs = min(jobs or usable_cores(), len(pending))
+        if options.precision == "auto":  # once, before the machine is busy, and the same for all arms
+            _, model = experiments[pending[0]].build()
+            chosen = choose_execution(model, precision="auto", threads=options.threads, device=options.device)
+            options = dataclasses.replace(options, precision=chosen.precision)
+        _run_pending(pending, experiments, Path(out), jobs, options, watch, records)
+    return [
+        _labelled(records[first], experiments[index])
+        for index, place in place_of.items()
+        if (first := first_of[place]) in records
+    ]
 
 
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _labelled(record: RunRecord, experiment: Experiment) -> RunRecord:
+    """The record under this experiment's labels: two arms of a table may be one and the same run."""
+    labels = {name: getattr(experiment, name) for name in ("architecture", "matching", "selection")}
+    return dataclasses.replace(record, **labels)
+
+
+def _otherwise(record: RunRecord, options: "Options") -> str:
+    """How a run that is kept was run, where that is not what is asked for now."""
+    asked = {"threads": options.threads, "device": options.device}
+    if options.precision != "auto":
+        asked["precision"] = options.precision
+    differs = [
+        f"{name} {record.execution.get(name)}"
+        for name, value in asked.items()
+        if value is not None and record.execution and record.execution.get(name) != value
+    ]
+    return f"as it was run: {', '.join(differs)}; --fresh runs it anew" if differs else ""
 
 
 def _run_pending(
@@ -119,6 +149,8 @@ def _run_pending(
     records: dict[int, RunRecord],
 ) -> None:
     context = _context()
+    plugins = {*options.plugins, *map(str, loaded_files())}
+    options = dataclasses.replace(options, plugins=tuple(sorted(plugins)))
     running: dict[Connection, tuple[int, Any]] = {}
     told: set[int] = set()  # runs that said how they ended
     try:
@@ -127,7 +159,9 @@ def _run_pending(
                 index = pending.popleft()
                 ours, theirs = context.Pipe(duplex=False)
                 process = context.Process(
-                    target=_child, args=(configs.to_plain(experiments[index]), str(out), options, theirs), daemon=True
+                    target=_child,
+                    args=(configs.to_plain(experiments[index]), str(out), options, jobs, theirs),
+                    daemon=True,
                 )
                 process.start()
                 theirs.close()
@@ -174,7 +208,7 @@ def _context() -> Any:
     return context
 
 
-def _child(plain: dict[str, Any], out: str, options: Options, pipe: Connection) -> None:
+def _child(plain: dict[str, Any], out: str, options: Options, at_once: int, pipe: Connection) -> None:
     """One run in its own process; tells the parent how it goes and how it ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -188,7 +222,9 @@ def _child(plain: dict[str, Any], out: str, options: Options, pipe: Connection) 
         load_plugins(options.plugins)
         experiment = configs.from_plain(Experiment, plain)
         _, model = experiment.build()
-        execution = choose_execution(model, precision=options.precision, threads=options.threads, device=options.device)
+        execution = choose_execution(
+            model, precision=options.precision, threads=options.threads, device=options.device, at_once=at_once
+        )
         del model
         record = run(
             experiment, out, execution=execution, fresh=options.fresh, watch=lambda progress: tell("progress", progress)
@@ -218,7 +254,7 @@ def _heard(pipe: Connection) -> tuple[str, Any]:
     """What a run says; "ended" when its process has gone."""
     try:
         return pipe.recv()
-    except EOFError:
+    except (EOFError, OSError, pickle.UnpicklingError):  # gone, perhaps in the middle of a word
         return "ended", None
 
 

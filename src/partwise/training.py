@@ -1,6 +1,7 @@
 """One loop that trains any module on any task, and stops and starts anywhere without a trace in the numbers."""
 
 import contextlib
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from partwise.batch import Batch
 from partwise.checkpoint import load_tensors, load_weights, save_tensors, weights
+from partwise.configs import to_plain
 from partwise.errors import ConfigError
 from partwise.evaluation import evaluation_batch, headline, headline_of, loss_sum, measure, mode, predict
 from partwise.parts import LearnRule, census, select
@@ -34,6 +36,20 @@ class PartRate:
     pattern: str
     lr: float | None = None
     weight_decay: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_positive("lr", self.lr)
+        _check_not_negative("weight_decay", self.weight_decay)
+
+
+def _check_positive(name: str, value: float | None) -> None:
+    if value is not None and not 0 < value < math.inf:
+        raise ConfigError(f"{name} is {value}: a positive number was expected.")
+
+
+def _check_not_negative(name: str, value: float | None) -> None:
+    if value is not None and not 0 <= value < math.inf:
+        raise ConfigError(f"{name} is {value}: a number from 0 on was expected.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +100,13 @@ class TrainConfig:
             raise ConfigError(
                 f"accumulate is {self.accumulate}, more pieces than the batch has examples ({self.batch})."
             )
-        if self.lr <= 0 or not math.isfinite(self.lr):
-            raise ConfigError(f"lr is {self.lr}: a positive rate was expected.")
+        for name in ("lr", "clip", "eps"):
+            _check_positive(name, getattr(self, name))
+        _check_not_negative("weight_decay", self.weight_decay)
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ConfigError(f"betas is {self.betas}: two numbers from 0 up to 1 were expected.")
+        if self.decay not in _DECAYS:
+            raise ConfigError(f"decay is {self.decay!r}: one of {', '.join(_DECAYS)} was expected.")
         if self.warmup < 0 or (self.evaluate_every is not None and self.evaluate_every < 1):
             raise ConfigError("warmup is a number of steps from 0 on, and evaluate_every from 1 on.")
 
@@ -93,18 +114,32 @@ class TrainConfig:
         """The learning rate of update `step` as a share of the peak, in closed form."""
         warm = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
         done = max(0.0, (step - self.warmup) / max(1, self.steps - self.warmup))
-        shape = {"cosine": 0.5 * (1 + math.cos(math.pi * done)), "linear": 1 - done, "constant": 1.0}
-        return warm * shape[self.decay]
+        return warm * _DECAYS[self.decay](done)
 
     def evaluates(self, step: int) -> bool:
-        """Whether validation is scored after `step` updates: at each tenth, or as asked, and at the end."""
+        """Whether validation is scored after `step` updates: at each tenth, or as asked; and at nine tenths and the
+        end, so that the gain over the last tenth is known."""
+        if step in (self.steps, self.before_last_tenth):
+            return True
         if self.evaluate_every is not None:
-            return step % self.evaluate_every == 0 or step == self.steps
+            return step % self.evaluate_every == 0
         return step * 10 // self.steps > (step - 1) * 10 // self.steps
+
+    @property
+    def before_last_tenth(self) -> int:
+        """Nine tenths of the steps, and at least one step before the end."""
+        return self.steps - max(1, self.steps // 10)
 
     def logs(self, step: int) -> bool:
         """Whether the loss is noted after `step` updates: a hundred times, and wherever validation is scored."""
         return step * 100 // self.steps > (step - 1) * 100 // self.steps or self.evaluates(step)
+
+
+_DECAYS: dict[str, Callable[[float], float]] = {
+    "cosine": lambda done: 0.5 * (1 + math.cos(math.pi * done)),
+    "linear": lambda done: 1 - done,
+    "constant": lambda done: 1.0,
+}
 
 
 @dataclass
@@ -172,7 +207,15 @@ def fit(
         stack.callback(lambda: [p.requires_grad_(wanted[name]) for name, p in model.named_parameters()])
         stack.enter_context(torch.random.fork_rng(devices=[]))  # a user's dropout draws from the global generator
         torch.manual_seed(seed)
-        state, optimizer = _resumed(model, learn, config, checkpoint)
+        stamp = {
+            "train": to_plain(config),
+            "learn": repr(learn),
+            "seed": seed,
+            "precision": precision,
+            "task": repr(data.shape),
+            "parameters": {name: list(parameter.shape) for name, parameter in model.named_parameters()},
+        }
+        state, optimizer = _resumed(model, learn, config, checkpoint, stamp)
         stack.enter_context(mode(model, training=True))
         started, written = time.perf_counter() - state.seconds, time.perf_counter()
         last_score = None
@@ -180,6 +223,7 @@ def fit(
             step = state.step
             if optimizer is None or step in learn.changes():
                 optimizer = optimizer_for(model, learn.learning(model, step), config, before=optimizer)
+                _still_what_is_frozen(model)
             for group in optimizer.param_groups:
                 group["lr"] = group["peak"] * config.rate(step)
 
@@ -221,11 +265,22 @@ def fit(
                     watch(Progress(step=state.step, steps=config.steps, loss=entry["loss"], score=last_score))
             state.seconds = time.perf_counter() - started
             if checkpoint is not None and time.perf_counter() - written > checkpoint_seconds:
-                save_checkpoint(checkpoint, model, optimizer, state)
+                save_checkpoint(checkpoint, model, optimizer, state, stamp)
                 written = time.perf_counter()
+        if not state.diverged and not all(parameter.isfinite().all() for parameter in model.parameters()):
+            state.diverged = f"diverged at step {state.step}: weights are no numbers any more"
         if checkpoint is not None and optimizer is not None:
-            save_checkpoint(checkpoint, model, optimizer, state)
+            save_checkpoint(checkpoint, model, optimizer, state, stamp)
     return state
+
+
+def _still_what_is_frozen(model: nn.Module) -> None:
+    """Eval mode for a module with float buffers whose parameters are all frozen: a frozen batch norm keeps its own."""
+    for module in model.modules():
+        own = list(module.parameters(recurse=False))
+        has_floats = any(buffer.is_floating_point() for buffer in module.buffers(recurse=False))
+        if own and has_floats:
+            module.training = any(parameter.requires_grad for parameter in own)
 
 
 def parameter_counts(model: nn.Module, learn: LearnRule) -> dict[str, float]:
@@ -242,9 +297,9 @@ def _was_solved(history: list[dict[str, Any]]) -> bool:
 def backward(model: nn.Module, batch: Batch, *, pieces: int, device: torch.device, precision: Precision) -> float:
     """Gradient of the mean loss over the batch's scored positions, added up over pieces of it; the mean loss."""
     total, count = 0.0, max(1, int(batch.scored_BL.sum()))
-    size = -(-len(batch) // pieces)
-    for start in range(0, len(batch), size):
-        part = batch.rows(start, start + size)
+    bounds = [len(batch) * piece // pieces for piece in range(pieces + 1)]
+    for start, stop in itertools.pairwise(bounds):
+        part = batch.rows(start, stop)
         read_BQ, targets_BQ = part.read()
         part, targets_BQ = part.to(device), targets_BQ.to(device)
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16"):
@@ -289,24 +344,36 @@ def optimizer_for(
     return optimizer
 
 
-def save_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.AdamW, state: Fit) -> None:
-    """Weights, buffers, moments, the global generator and where the training stands, as one file."""
+def save_checkpoint(
+    path: Path, model: nn.Module, optimizer: torch.optim.AdamW, state: Fit, stamp: dict[str, Any]
+) -> None:
+    """Weights, buffers, moments, the global generator, where the training stands and which one it is, as one file."""
     held = {f"model/{name}": tensor for name, tensor in weights(model).items()}
     for name, parameter in model.named_parameters():
         for moment, tensor in optimizer.state.get(parameter, {}).items():
             held[f"optimizer/{name}/{moment}"] = tensor
     held["generator"] = torch.get_rng_state()
-    save_tensors(path, held, vars(state))
+    save_tensors(path, held, {"state": vars(state), "stamp": stamp})
 
 
 def _resumed(
-    model: nn.Module, learn: LearnRule, config: TrainConfig, checkpoint: Path | None
+    model: nn.Module, learn: LearnRule, config: TrainConfig, checkpoint: Path | None, stamp: dict[str, Any]
 ) -> tuple[Fit, torch.optim.AdamW | None]:
+    """Where the checkpoint stands, with its weights put in; a new beginning where there is none.
+
+    Raises:
+        ConfigError: the checkpoint is of another training.
+    """
     if checkpoint is None or not checkpoint.is_file():
         return Fit(), None
     held, note = load_tensors(checkpoint)
+    other = [name for name, value in stamp.items() if note.get("stamp", {}).get(name) != value]
+    if other:
+        raise ConfigError(
+            f"{checkpoint} is of another training: {', '.join(other)} differ. Remove it, or name another."
+        )
     load_weights(model, dict(_below("model/", held)), source=checkpoint)
-    state = Fit(**note)
+    state = Fit(**note["state"])
     optimizer = optimizer_for(model, learn.learning(model, max(0, state.step - 1)), config)
     moments = dict(_below("optimizer/", held))
     for name, parameter in model.named_parameters():

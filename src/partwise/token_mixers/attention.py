@@ -120,7 +120,8 @@ class SelfAttention(nn.Module):
             return x_BHLK
         length, half = x_BHLK.shape[2], x_BHLK.shape[3] // 2
         at = torch.arange(length, device=x_BHLK.device) if at_BL is None else at_BL[:, None]
-        frequency_K = self.rope_base ** (-torch.arange(half, device=x_BHLK.device, dtype=torch.float64) / half)
+        exact = torch.float32 if x_BHLK.device.type == "mps" else torch.float64  # which mps does not have
+        frequency_K = self.rope_base ** (-torch.arange(half, device=x_BHLK.device, dtype=exact) / half)
         angle = at[..., None] * frequency_K
         cos, sin = angle.cos().to(x_BHLK.dtype), angle.sin().to(x_BHLK.dtype)
         first, second = x_BHLK.split(half, dim=-1)
