@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from test_messages import command  # noqa: F401  (a fixture)
@@ -22,7 +24,7 @@ def call(command):  # noqa: F811
 def test_run_prints_a_table_and_keeps_it_with_a_figure(call, tmp_path):
     code, out, error = call("run needle --arch standard,mixit --seeds 2 --out out", *SMALL)
     assert code == 0, error
-    assert "needle standard: learns 9,0" in out
+    assert "needle m=2 standard: learns 9,0" in out
     assert "mixit" in out
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {"table.txt", "table.md", "table.json", "figure.png"}
     assert len(list((tmp_path / "out" / "runs").iterdir())) == 4
@@ -70,6 +72,58 @@ def test_precision_and_threads_are_in_the_execution(call, tmp_path):
     (path,) = (tmp_path / "out" / "runs").glob("*/execution.json")
     assert json.loads(path.read_text())["precision"] == "bfloat16"
     assert json.loads(path.read_text())["threads"] == 1
+
+
+def test_what_is_no_setting_is_refused_and_what_makes_another_arm_is_named_in_its_column(call):
+    for setting in ("seed=5", "matching=flops", "selection=mine", "architecture=x"):
+        code, _, error = call("run needle --out a --set", setting)
+        assert code == 2
+        assert "is no setting" in error
+    _, out, _ = call("run needle --out b --set model.token_mixer=uniform", *SMALL)
+    assert "needle m=2 standard, model.token_mixer=uniform: learns" in out
+    assert "not chosen at these settings" in " ".join(out.split())
+
+
+def test_a_rate_set_by_hand_is_not_said_to_be_chosen(call):
+    _, out, _ = call("run needle --out a --set train.lr=0.05", *SMALL)
+    assert "set by hand" in " ".join(out.split())
+
+
+def test_arms_that_are_one_run_are_said_to_be_so(call):
+    _, out, _ = call("run needle --arch standard,attention --out a", *SMALL)
+    assert "attention is the same run as standard" in " ".join(out.split())
+
+
+def test_a_damaged_checkpoint_is_said_before_anything_runs(call, tmp_path):
+    call("run needle --out a", *SMALL)
+    (record,) = (tmp_path / "a" / "runs").glob("*/record.json")
+    record.unlink()
+    (record.parent / "checkpoint.safetensors").write_bytes(b"nothing")
+    code, _, error = call("run needle --out a", *SMALL)
+    assert code == 2
+    assert "checkpoint.safetensors is damaged" in " ".join(error.split())
+    assert not (record.parent / "failure.json").exists()
+
+
+def test_a_run_that_is_kept_says_where_it_was_run_otherwise(call):
+    call("run needle --out a", *SMALL)
+    _, out, _ = call("run needle --out a --precision bfloat16", *SMALL)
+    assert "done before, as it was run: precision float32; --fresh runs it anew" in " ".join(out.split())
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="sends signals")
+def test_ctrl_c_ends_in_one_sentence(tmp_path):
+    line = [sys.executable, "-m", "partwise.cli", "run", "needle", "--out", str(tmp_path / "out"), *SMALL]
+    line[line.index("train.steps=20")] = "train.steps=100000"
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert "learns" in process.stdout.readline()
+        os.kill(process.pid, signal.SIGINT)
+        said = process.stderr.read()
+    assert process.returncode == 130
+    assert said.startswith("stopped. Finished runs are kept")
+    assert "Traceback" not in said
 
 
 def test_a_failing_run_gives_exit_code_1_and_the_others_finish(call, tmp_path):

@@ -12,6 +12,7 @@ from partwise.errors import ConfigError
 from partwise.evaluation import (
     CHUNK,
     Headline,
+    _exact,
     evaluation_batch,
     headline,
     loss_sum,
@@ -266,6 +267,12 @@ def test_the_headline_is_read_against_its_best_floor_and_its_ceiling():
     assert lower.floor == 1.0
     assert lower.closed == pytest.approx(0.9)
     assert math.isnan(Headline(value=1.0, floor=1.0, ceiling=1.0).closed)
+
+
+def test_a_row_that_scores_nothing_is_no_exact_match():
+    hits = torch.tensor([[True, False], [False, False], [True, True]])
+    scored = torch.tensor([[True, True], [False, False], [True, True]])
+    assert _exact(hits & scored, scored) == (0.5, 2)
 
 
 def test_scoring_gives_each_submodule_its_own_mode_back():

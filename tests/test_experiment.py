@@ -8,6 +8,7 @@ from small import experiment
 from torch import nn
 
 from partwise.architectures import architecture
+from partwise.errors import ConfigError
 from partwise.experiment import run, train, vary
 from partwise.flops import flops_per_example
 from partwise.model import ModelConfig, Transformer
@@ -44,6 +45,49 @@ def test_a_users_module_is_trained_frozen_and_scored_by_its_own_names():
     assert 0 <= record.value("accuracy") <= 1
     assert record.value("flops", where="train") > 0
     assert record.task == "needle"
+
+
+def test_a_module_with_too_few_outputs_is_told_so():
+    task = Needle(n_pairs=2, n_values=5)
+    module = nn.Sequential(nn.Embedding(12, 8), nn.Linear(8, 5))
+    with pytest.raises(ConfigError, match="Sequential gives 5 outputs, and this task has"):
+        train(module, task)
+
+
+def test_train_uses_the_threads_that_it_records():
+    seen: set[int] = set()
+
+    class Noting(Bag):
+        def forward(self, tokens):
+            seen.add(torch.get_num_threads())
+            return super().forward(tokens)
+
+    task = Needle(n_pairs=2, n_values=5)
+    torch.set_num_threads(2)
+    try:
+        record = train(Noting(task.build(seed=0).shape.vocabulary), task, config=TrainConfig(steps=3, warmup=1))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert seen == {record.execution["threads"]} == {1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "label"),
+    [
+        ({}, "standard"),
+        ({"learn": AllBut("blocks.*.token_mixer.query", "blocks.*.token_mixer.key")}, "frozen_qk"),
+        ({"learn": Only("embed", "positions?", "unembed")}, "embeddings_only"),
+        (
+            {"model__token_mixer": "random_mixing", "model__token_mixer__n_heads": 2, "model__positions": "learned"},
+            "mixit",
+        ),
+        ({"model__token_mixer": "uniform"}, "uniform"),
+        ({"learn": AllBut("blocks.0.token_mixer.query")}, "attention, frozen query"),
+    ],
+)
+def test_an_experiment_without_a_name_is_called_what_it_amounts_to(changes, label):
+    assert experiment(**changes).arm == label
 
 
 def test_a_run_counts_what_it_used():

@@ -1,5 +1,6 @@
 """Every message a user can cause: one paragraph, exit code 2, the texts pinned in messages.json."""
 
+import re
 import sys
 
 import pytest
@@ -83,7 +84,8 @@ def seen():
 @pytest.mark.parametrize("line", WRONG)
 def test_wrong_input_gives_the_pinned_message_and_exit_code_2(line, command, seen, tmp_path):
     code, _, error = command(line)
-    text = " ".join(error.split())
+    # What a catalogue holds is not pinned: a new part is one file and no edit elsewhere.
+    text = re.sub(r"(There are|each token mixer's name): [^.;]*", r"\1: ...", " ".join(error.split()))
     seen[line] = text
     if "cuda" in line:  # what torch says of a device differs between builds
         assert text.startswith("error: device 'cuda:77' cannot be used here: ")

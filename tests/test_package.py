@@ -107,4 +107,4 @@ def test_the_wheel_works_in_an_empty_environment_outside_the_checkout(tmp_path):
     assert (site / "partwise/py.typed").is_file()
     dry = [there, "-m", "partwise.cli", "reproduce", "mixit", "--dry-run"]
     said = subprocess.run(dry, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
-    assert "10 runs, at most" in said
+    assert "30 runs, at most" in said

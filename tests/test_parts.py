@@ -273,7 +273,7 @@ def test_the_head_of_a_run_says_in_words_what_learns(rule, words):
 
 
 def test_the_head_of_a_run_gives_both_counts():
-    assert str(census(build(width=128), architecture("norms_only").learn)).startswith("learns 640 of 0.53 M: ")
+    assert str(census(build(width=128), architecture("norms_only").learn)).startswith("learns 640 of 530,560: ")
 
 
 def test_any_module_can_be_named_by_its_own_addresses():

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from small import experiment
 
+from partwise.errors import ConfigError
 from partwise.experiment import run, run_folder
 from partwise.plugins import load_plugin
 from partwise.records import RunRecord, read_records
@@ -90,6 +91,72 @@ def test_a_process_that_dies_is_a_failed_run(how, said, tmp_path, plugin):
     records = run_all(every, tmp_path, jobs=1, options=Options(plugins=(plugin,)))
     assert [record.status for record in records] == ["failed", "done"]
     assert said in records[0].detail
+
+
+def test_a_plug_in_loaded_in_python_is_loaded_in_every_process(tmp_path, plugin):
+    (record,) = run_all([faulty("raise")], tmp_path)
+    assert record.detail == "RuntimeError: the planted fault"
+
+
+UNGUARDED = """
+import sys
+sys.path.insert(0, {tests!r})
+from small import experiment
+from partwise.sweep import run_all
+print([record.status for record in run_all([experiment(seed=s) for s in (0, 1)], {out!r}, jobs=2)])
+"""
+
+
+def test_a_script_without_a_guard_runs_once(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED.format(tests=str(Path(__file__).parent), out=str(tmp_path / "out")))
+    end = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert end.stdout.strip() == "['done', 'done']", end.stderr
+    assert end.stderr == ""
+
+
+OF_ITS_OWN = """
+import sys
+from dataclasses import dataclass
+sys.path.insert(0, {tests!r})
+from torch import nn
+from partwise.layers import linear
+from partwise.token_mixers import TOKEN_MIXERS
+from small import experiment
+from partwise.sweep import run_all
+
+
+@TOKEN_MIXERS.register("in_the_script")
+@dataclass(frozen=True, kw_only=True)
+class Mine:
+    def build(self, size, *, generator):
+        return Mixer(size, generator)
+
+
+class Mixer(nn.Module):
+    def __init__(self, size, generator):
+        super().__init__()
+        self.out = linear(size.width, size.width, generator)
+
+    def forward(self, x_BLD, lengths_B):
+        return self.out(x_BLD)
+
+
+if __name__ == "__main__":
+    print([record.status for record in run_all([experiment(model__token_mixer="in_the_script")], {out!r})])
+"""
+
+
+def test_a_part_that_a_script_defines_reaches_its_runs(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(OF_ITS_OWN.format(tests=str(Path(__file__).parent), out=str(tmp_path / "out")))
+    end = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert end.stdout.strip() == "['done']", end.stderr
+
+
+def test_no_jobs_are_no_jobs(tmp_path):
+    with pytest.raises(ConfigError, match="jobs is 0"):
+        run_all([experiment()], tmp_path, jobs=0)
 
 
 def test_a_run_in_a_process_of_the_pool_equals_a_run_here_bit_for_bit(tmp_path):

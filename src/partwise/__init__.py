@@ -41,10 +41,15 @@ if TYPE_CHECKING:
     from partwise.report import render as table  # noqa: F401
     from partwise.rows import Row as Row
     from partwise.shapes import TaskShape as TaskShape
+    from partwise.sweep import Options as Options
     from partwise.sweep import run_all as run_all
     from partwise.taps import record as record
     from partwise.taps import rewrite as rewrite
+    from partwise.tasks.addition import Addition as Addition
+    from partwise.tasks.brackets import Brackets as Brackets
+    from partwise.tasks.k_hop import KHop as KHop
     from partwise.tasks.memorization import Memorization as Memorization
+    from partwise.tasks.modular_addition import ModularAddition as ModularAddition
     from partwise.tasks.needle import Needle as Needle
     from partwise.token_mixers.attention import Attention as Attention
     from partwise.token_mixers.none import NoTokenMixer as NoTokenMixer
@@ -72,8 +77,12 @@ _HOME = {  # the same at run time; a test holds the two together
     "report": ("compare", "draw", "render"),
     "rows": ("Row",),
     "shapes": ("TaskShape",),
-    "sweep": ("run_all",),
+    "sweep": ("Options", "run_all"),
     "taps": ("record", "rewrite"),
+    "tasks.addition": ("Addition",),
+    "tasks.brackets": ("Brackets",),
+    "tasks.k_hop": ("KHop",),
+    "tasks.modular_addition": ("ModularAddition",),
     "tasks.memorization": ("Memorization",),
     "tasks.needle": ("Needle",),
     "token_mixers.attention": ("Attention",),

@@ -33,6 +33,7 @@ from partwise.configs import from_plain, hints
 from partwise.errors import ConfigError, UnknownName, did_you_mean
 from partwise.model import BlockConfig, ModelConfig
 from partwise.parts import AllBut, LearnRule, Only
+from partwise.registry import name_of
 from partwise.token_mixers import TOKEN_MIXERS
 
 
@@ -97,6 +98,32 @@ def _taking_over(new: Any, part: Any, old: Any) -> Any:
 
 
 _CATALOGUE: dict[str, Architecture] = {}
+
+
+def label_of(model: ModelConfig, learn: LearnRule) -> str:
+    """What a table calls a model and a rule that have no name: the architecture that they amount to, or words."""
+    mixers = [name_of(model.block(index).token_mixer) for index in range(model.n_blocks)]
+    for name, known in _CATALOGUE.items():
+        swaps = {"token_mixer", "blocks"} & known.parts.keys()
+        if known.learn == learn and (swaps or set(mixers) == {"attention"}) and _amounts_to(model, known):
+            return name
+    mixer = mixers[0] if len(set(mixers)) == 1 else "+".join(mixers)
+    return mixer if learn == AllBut() else f"{mixer}, {_rule_in_words(learn)}"
+
+
+def _amounts_to(model: ModelConfig, known: Architecture) -> bool:
+    """Whether the architecture's parts are all there already."""
+    try:
+        return known.model(model) == model
+    except ConfigError:
+        return False
+
+
+def _rule_in_words(learn: LearnRule) -> str:
+    if not isinstance(learn, (Only, AllBut)):
+        return repr(learn)
+    kind = "only" if isinstance(learn, Only) else "frozen"
+    return " ".join([kind, *(pattern.rsplit(".", 1)[-1] for pattern in learn.patterns)])
 
 
 def register_architecture(name: str, architecture: Architecture) -> Architecture:

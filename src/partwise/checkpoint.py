@@ -1,5 +1,6 @@
 """Tensors on disk: safetensors only. Pickles are refused, since reading one runs whatever it holds."""
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,16 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], note: dict[str, Any]) -
     """Write tensors and a JSON note as one file, by atomic rename."""
     # Clones, since two buffers of a user's module may be views of one storage, which the format does not know.
     held = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    write_file(path, lambda temporary: save_file(held, temporary, metadata={"note": json.dumps(note)}))
+
+    def write(temporary: Path) -> None:
+        try:
+            save_file(held, temporary, metadata={"note": json.dumps(note)})
+        except SafetensorError as error:
+            if "os error 28" in str(error):
+                raise OSError(errno.ENOSPC, "No space left on device", str(path)) from None
+            raise
+
+    write_file(path, write)
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

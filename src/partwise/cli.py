@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from partwise import __version__
 from partwise.errors import ConfigError, PartwiseError, UnknownName, did_you_mean
 
 if TYPE_CHECKING:
     from partwise.experiment import Experiment
     from partwise.records import RunRecord
     from partwise.sweep import Options
+
+
+def _version(asked: bool) -> bool:
+    if asked:
+        typer.echo(f"partwise {__version__}")
+        raise typer.Exit
+    return asked
+
 
 app = typer.Typer(
     name="partwise",
@@ -41,6 +50,15 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any field, such as train.steps=800.")
 ]
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="And nothing else.")
+    ] = False,
+) -> None:
+    """Which parts of a Transformer must learn, and what does each part do?"""
 
 
 @app.command("list")
@@ -93,7 +111,7 @@ def run(
 @app.command()
 def reproduce(
     recipe: Annotated[str, typer.Argument(help="Name of a recipe, such as mixit.")],
-    scale: Annotated[str | None, typer.Option(help="quick, small, paper, ...; default: quick.")] = None,
+    scale: Annotated[str | None, typer.Option(help="tiny, quick, small or paper; default: quick.")] = None,
     only: Annotated[str | None, typer.Option(help="Tasks, with commas.")] = None,
     budget: Annotated[str | None, typer.Option(help="Such as 10m: choose seeds and sizes that fit.")] = None,
     match: Match = "steps",
@@ -204,6 +222,7 @@ def _seeds(text: str | None) -> list[int] | None:
         seeds = [int(part) for part in text.split(",") if part.strip()] if "," in text else list(range(int(text)))
     except ValueError:
         raise ConfigError(f"--seeds {text}: a number (5) or a list of seeds (3,7,9) was expected.") from None
+    seeds = list(dict.fromkeys(seeds))
     if not seeds or min(seeds) < 0:
         raise ConfigError(f"--seeds {text}: at least one seed, none below 0, was expected.")
     return seeds
@@ -288,7 +307,7 @@ def _carried_out(
 def _same_runs(experiments: "list[Experiment]") -> list[tuple[str, str]]:
     """Architectures that come to the same experiment."""
     first: dict[str, str] = {}
-    pairs = [(first.setdefault(one.digest, one.architecture), one.architecture) for one in experiments]
+    pairs = [(first.setdefault(one.digest, one.arm), one.arm) for one in experiments]
     return list(dict.fromkeys((one, other) for one, other in pairs if one != other))
 
 
@@ -310,7 +329,8 @@ def _check_writable(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=out).close()
     except OSError as error:
-        raise PartwiseError(f"--out {out} cannot be written: {error.strerror}. Name a folder of your own.") from None
+        why = "it is a file, not a folder" if out.is_file() else error.strerror
+        raise PartwiseError(f"--out {out} cannot be written: {why}. Name a folder of your own.") from None
 
 
 def main() -> None:
@@ -336,6 +356,8 @@ def _paragraph(error: Exception) -> str:
             " Free some space and start again: nothing that was written is lost." if error.errno == errno.ENOSPC else ""
         )
         return f"{error.strerror or error}{where}.{more}"
+    if "not enough memory" in str(error) or "alloc" in str(error):
+        return f"there is not enough memory for this: {str(error).splitlines()[0]}. Choose smaller sizes."
     last = traceback.extract_tb(error.__traceback__)[-1]
     return (
         f"{type(error).__name__}: {error} (raised in {Path(last.filename).name}, line {last.lineno}). "

@@ -12,6 +12,7 @@ from partwise.parts import AllBut, LearnRule, Only
 from partwise.plan import costs, short_time, wall_seconds
 from partwise.recipes import RECIPES, Recipe
 from partwise.records import RunRecord
+from partwise.registry import name_of
 from partwise.selection import Grid
 from partwise.tasks import TASKS
 
@@ -53,6 +54,8 @@ def experiments_for(
         freeze: addresses that stay as drawn beside what the architecture freezes.
         seeds: each sets all randomness of one run.
     """
+    if not archs:
+        raise ConfigError("no architecture was named; `partwise list architectures` shows them.")
     made = []
     for name in archs:
         one = base_for(task, name)
@@ -71,6 +74,8 @@ def _set(one: Experiment, settings: Sequence[str]) -> Experiment:
         one = configs.replaced(one, path, value)
         if path == "train.lr":
             one = dataclasses.replace(one, selection="set by hand")
+        elif path.split(".")[0] in ("task", "model", "train", "learn") and one.selection != "set by hand":
+            one = dataclasses.replace(one, selection="the quick recipe's, not chosen at these settings")
         if path in SWAPS:
             one = dataclasses.replace(one, architecture=f"{one.architecture}, {setting}")
     return one
@@ -127,7 +132,7 @@ class Plan:
 
 def _arm(one: Experiment) -> tuple[str, str]:
     """A grid's choice holds for an arm of a task at all its sizes."""
-    return one.task.registered_name, one.architecture  # type: ignore[attr-defined]
+    return name_of(one.task), one.architecture
 
 
 def planned(recipe: Recipe, scale: str, only: Sequence[str], seeds: Sequence[int] | None) -> Plan:
@@ -155,19 +160,25 @@ def within_budget(recipe: Recipe, only: Sequence[str], seconds: float, jobs: int
     Raises:
         ConfigError: not even the smallest fits; the text says how long that takes.
     """
-    needs = 0.0
-    for scale, n_seeds in ((scale, n_seeds) for scale, n_seeds in LADDER if scale in recipe.scales):
+    rungs = [(scale, n_seeds) for scale, n_seeds in LADDER if scale in recipe.scales]
+    if not rungs:
+        raise ConfigError(f"this recipe has no scale that a budget could choose: {', '.join(recipe.scales)}.")
+    for scale, n_seeds in (rungs[-1], *rungs):  # the smallest first: a budget below it is told so at once
         plan = planned(recipe, scale, only, range(n_seeds))
         needs = wall_seconds(costs([*plan.selection_runs(), *plan.experiments], seconds=0.5), jobs)
-        if needs <= 0.9 * seconds:
-            seeds = "one seed" if n_seeds == 1 else f"{n_seeds} seeds"
-            said = [f"{short_time(seconds)} allow scale {scale} with {seeds}: about {short_time(needs)}."]
-            cannot = [*recipe.scales[scale].cannot_tell]
-            if n_seeds < 3:
-                cannot.append("how much results vary between seeds: no intervals, no verdicts")
-            if cannot:
-                said.append(f"It cannot tell {'; '.join(cannot)}.")
-            return dataclasses.replace(plan, sentences=said)
-    raise ConfigError(
-        f"{short_time(seconds)} are not enough: the smallest comparison takes about {short_time(needs)} here."
-    )
+        if needs > 0.9 * seconds and (scale, n_seeds) == rungs[-1]:
+            raise ConfigError(
+                f"{short_time(seconds)} are not enough: the smallest comparison takes about {short_time(needs)} here."
+            )
+        if needs <= 0.9 * seconds and (scale, n_seeds) != rungs[-1]:
+            break
+    return dataclasses.replace(plan, sentences=_told(recipe, scale, n_seeds, seconds, needs))
+
+
+def _told(recipe: Recipe, scale: str, n_seeds: int, seconds: float, needs: float) -> list[str]:
+    seeds = "one seed" if n_seeds == 1 else f"{n_seeds} seeds"
+    cannot = [*recipe.scales[scale].cannot_tell]
+    if n_seeds < 3:
+        cannot.append("how much results vary between seeds: no intervals, no verdicts")
+    said = [f"{short_time(seconds)} allow scale {scale} with {seeds}: about {short_time(needs)}."]
+    return said + ([f"It cannot tell {'; '.join(cannot)}."] if cannot else [])

@@ -15,6 +15,7 @@ from partwise.experiment import Experiment
 from partwise.parts import Census
 from partwise.plan import costs, short_time, wall_seconds
 from partwise.records import RunRecord
+from partwise.registry import name_of
 from partwise.sweep import Event
 
 QUIET_SECONDS = 20.0  # plain lines: between two words on how far the runs are
@@ -61,17 +62,17 @@ class Display:
             self.done_of[event.index] = 0.0
             self._introduce(experiment)
             if self.console.is_terminal:
-                self.bars[event.index] = self.progress.add_task(name_of(experiment), total=1.0, say="starts")
+                self.bars[event.index] = self.progress.add_task(run_name(experiment), total=1.0, say="starts")
         elif event.kind == "progress" and event.progress is not None:
             now = event.progress
             self.done_of[event.index] = now.step / now.steps
-            score = "" if now.score is None else f"  score {number(now.score)}"
+            score = "" if now.score is None else f"  {now.metric} {number(now.score)}"
             if event.index in self.bars:
                 say = f"step {now.step}/{now.steps}  loss {now.loss:.3f}{score}"
                 self.progress.update(self.bars[event.index], completed=now.step / now.steps, say=say)
             elif time.monotonic() - self.spoken > QUIET_SECONDS:
                 self._say(
-                    f"{name_of(experiment)}: step {now.step}/{now.steps}, loss {now.loss:.3f}{score}; {self._left()}"
+                    f"{run_name(experiment)}: step {now.step}/{now.steps}, loss {now.loss:.3f}{score}; {self._left()}"
                 )
         else:
             self._ended(event, experiment)
@@ -90,18 +91,22 @@ class Display:
             how = f"{event.record.seconds:.0f} s; {self._left()}"
             if event.kind == "kept":
                 how = "done before" + (f", {event.message}" if event.message else "")
-            self._say(f"[{len(self.records)}/{self.total}] {name_of(experiment)}: {outcome(event.record)}, {how}")
+            self._say(f"[{len(self.records)}/{self.total}] {run_name(experiment)}: {outcome(event.record)}, {how}")
 
     def _introduce(self, experiment: Experiment) -> None:
         """The head of a run, once for each kind: what of it learns."""
-        kind = f"{_place(experiment)} {experiment.architecture}"
+        kind = f"{_place(experiment)} {experiment.arm}"
         if kind not in self.introduced:
             self.introduced.add(kind)
-            self._say(f"{kind}: {self.censuses[experiment.digest]}")
+            self._say(f"{kind}: {self.censuses[experiment.digest]} ({sizes_of(experiment)})")
+            if experiment.train.warmup > experiment.train.steps:
+                self._say(
+                    f"  its warmup is longer than its {experiment.train.steps} steps: the rate never gets to its peak."
+                )
 
     def _say(self, text: str) -> None:
         self.spoken = time.monotonic()
-        self.console.print(text, highlight=False, soft_wrap=True)
+        self.console.print(text, highlight=False, soft_wrap=not self.console.is_terminal)
 
     def _left(self) -> str:
         """Time left, from how fast the runs have gone so far."""
@@ -116,13 +121,13 @@ class Display:
 
     def _picture(self) -> Group:
         table = Table(box=None, pad_edge=False)
-        arms = list(dict.fromkeys(experiment.architecture for experiment in self.experiments))
+        arms = list(dict.fromkeys(experiment.arm for experiment in self.experiments))
         for head in ("", *arms):
             table.add_column(head, justify="left" if not head else "right")
         for task in dict.fromkeys(_place(experiment) for experiment in self.experiments):
             cells = []
             for name in arms:
-                digests = {e.digest for e in self.experiments if _place(e) == task and e.architecture == name}
+                digests = {e.digest for e in self.experiments if _place(e) == task and e.arm == name}
                 scores = [r.value(r.headline["name"]) for r in self.records if r.digest in digests and r.headline]
                 scores = [score for score in scores if not math.isnan(score)]
                 cells.append(f"{number(sum(scores) / len(scores))} ({len(scores)})" if scores else "·")
@@ -131,20 +136,26 @@ class Display:
         return Group(table, head, self.progress)
 
 
-def name_of(experiment: Experiment) -> str:
+def run_name(experiment: Experiment) -> str:
     """A run in a few words."""
-    return f"{_place(experiment)} {experiment.architecture} seed {experiment.seed}"
+    return f"{_place(experiment)} {experiment.arm} seed {experiment.seed}"
 
 
 def _place(experiment: Experiment) -> str:
     task = experiment.task
     size = f" m={task.n_pairs}" if hasattr(task, "n_pairs") else ""
-    return f"{task.registered_name}{size}"  # type: ignore[attr-defined]
+    return f"{name_of(task)}{size}"
+
+
+def sizes_of(experiment: Experiment) -> str:
+    """The settings that one looks for first."""
+    model, train = experiment.model, experiment.train
+    return f"width {model.width}, {model.n_blocks} blocks, {train.steps} steps of {train.batch}, rate {train.lr:g}"
 
 
 def number(value: float) -> str:
     """Shares with three digits, large numbers in thousands."""
-    return f"{value / 1000:.1f} k" if abs(value) >= 10_000 else f"{value:.3f}"
+    return f"{value / 1000:.2f} k" if abs(value) >= 1000 else f"{value:.3f}"
 
 
 def outcome(record: RunRecord) -> str:
@@ -164,7 +175,7 @@ def plan_text(experiments: Sequence[Experiment], jobs: int) -> str:
     ]
     groups: dict[tuple[str, str], list[int]] = {}
     for index, experiment in enumerate(experiments):
-        groups.setdefault((_place(experiment), experiment.architecture), []).append(index)
+        groups.setdefault((_place(experiment), experiment.arm), []).append(index)
     for (task, name), members in groups.items():
         cost = found[members[0]]
         share = f"{cost.census.learned:,} / {cost.census.total:,}"

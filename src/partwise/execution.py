@@ -102,7 +102,10 @@ def check_device(device: str | None) -> None:
         torch.empty(1, device=device or "cpu")
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).split("\n")[0].rstrip(".")
-        raise ConfigError(f"device {device!r} cannot be used here: {reason}. The CPU always can.") from None
+        if "Expected one of" in reason:
+            reason = "there is no such device"
+        known = "cpu always can; cuda, cuda:1 or mps where there is one"
+        raise ConfigError(f"device {device!r} cannot be used here: {reason}. What can: {known}.") from None
 
 
 def faster_precision(device: str, threads: int, *, width: int, seconds: float = 1.0) -> Precision:

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from partwise import configs
+from partwise.architectures import label_of
 from partwise.checkpoint import load_tensors, load_weights, save_tensors, weights
 from partwise.errors import ConfigError, DamagedFile, PartwiseError
 from partwise.evaluation import evaluation_batch, headline_of, measure, mode, predict
@@ -50,7 +51,7 @@ class Experiment:
         frozen_seed: of what never learns (buffers, frozen weights); None is `init_seed`, or `seed`.
         data_seed: of the task's tables and samples; None is `seed`.
         test_size: examples of an endless task's test set.
-        architecture: what a table's column calls it.
+        architecture: what a table's column calls it; empty: the architecture that its parts and rule amount to.
         matching: in what the arms of its table are equal.
         selection: how its rates were chosen.
     """
@@ -65,7 +66,7 @@ class Experiment:
     frozen_seed: int | None = None
     data_seed: int | None = None
     test_size: int = 4000
-    architecture: str = field(default="custom", metadata=configs.OUTSIDE_DIGEST)
+    architecture: str = field(default="", metadata=configs.OUTSIDE_DIGEST)
     matching: Literal["steps", "parameters", "flops"] = field(default="steps", metadata=configs.OUTSIDE_DIGEST)
     selection: str = field(default="fixed in advance", metadata=configs.OUTSIDE_DIGEST)
 
@@ -79,6 +80,15 @@ class Experiment:
     def digest(self) -> str:
         """16 hex digits that stand for everything that changes the numbers."""
         return configs.digest(self)
+
+    @property
+    def arm(self) -> str:
+        """What a table's column calls it."""
+        return self.architecture or label_of(self.model, self.learn)
+
+    def labels(self) -> dict[str, Any]:
+        """What names the run in a table and is outside the digest."""
+        return {"architecture": self.arm, "matching": self.matching, "selection": self.selection}
 
     def seed_of(self, what: Literal["init", "frozen", "data"]) -> int:
         """The seed of the weights, of what never learns, or of the data."""
@@ -185,7 +195,7 @@ def run(
 def kept(place: Path, experiment: Experiment) -> RunRecord:
     """The record of a run that is done, under the labels that it is asked for by now (they are outside the digest)."""
     record = RunRecord.from_file(place / "record.json")
-    labels = {name: getattr(experiment, name) for name in ("architecture", "matching", "selection")}
+    labels = experiment.labels()
     if all(getattr(record, name) == label for name, label in labels.items()):
         return record
     record = dataclasses.replace(record, **labels, experiment=record.experiment | labels)
@@ -268,9 +278,7 @@ def _run(
     record = dataclasses.replace(
         trained,
         digest=experiment.digest,
-        architecture=experiment.architecture,
-        matching=experiment.matching,
-        selection=experiment.selection,
+        **experiment.labels(),
         experiment=configs.to_plain(experiment),
         rows=[dataclasses.replace(row, experiment=experiment.digest) for row in trained.rows],
     )

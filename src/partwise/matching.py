@@ -26,17 +26,17 @@ def matched(experiments: Sequence[Experiment], by: Match) -> list[Experiment]:
     """
     if by == "steps":
         return list(experiments)
-    standards = {(one.task, one.seed): one for one in experiments if one.architecture == "standard"}
+    standards = {(one.task, one.seed): one for one in experiments if one.arm == "standard"}
     change = _with_parameters if by == "parameters" else _with_flops
     found: dict[str, Experiment] = {}
     made = []
     for one in experiments:
         standard = standards.get((one.task, one.seed))
         if standard is None:
-            raise ConfigError(f"--match {by} needs the standard arm of {one.task} beside {one.architecture}.")
+            raise ConfigError(f"--match {by} needs the standard arm of {one.task} beside {one.arm}.")
         kind = dataclasses.replace(one, seed=0).digest
         if kind not in found:
-            found[kind] = one if one.architecture == "standard" else change(one, standard)
+            found[kind] = one if one.arm == "standard" else change(one, standard)
         made.append(dataclasses.replace(found[kind], seed=one.seed, matching=by))
     return made
 
@@ -47,7 +47,7 @@ def _with_parameters(one: Experiment, standard: Experiment) -> Experiment:
     if abs(_total(one) - wanted) <= WITHIN * wanted:
         return one
     if not hasattr(one.model.channel_mixer, "hidden"):
-        raise ConfigError(f"--match parameters widens the feed-forward, and {one.architecture} has none to widen.")
+        raise ConfigError(f"--match parameters widens the feed-forward, and {one.arm} has none to widen.")
 
     def hidden(width: int) -> Experiment:
         return replaced(one, "model.channel_mixer.hidden", width)
@@ -56,7 +56,7 @@ def _with_parameters(one: Experiment, standard: Experiment) -> Experiment:
     width = round((wanted - _total(hidden(1))) / each) + 1 if each else 0
     if width < 1 or abs(_total(hidden(width)) - wanted) > WITHIN * wanted:
         raise ConfigError(
-            f"{one.architecture} cannot be given {wanted:,} parameters by its feed-forward (nearest hidden: {width})."
+            f"{one.arm} cannot be given {wanted:,} parameters by its feed-forward (nearest hidden: {width})."
         )
     return hidden(width)
 

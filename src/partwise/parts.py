@@ -165,7 +165,12 @@ class Census:
         return self.learned + self.frozen
 
     def __str__(self) -> str:
-        return f"learns {_short(self.learned)} of {_short(self.total)}: {', '.join(self.parts)}"
+        counts = [self.learned, self.total]
+        if self.total >= 100_000 and self.learned >= 10_000:  # in one unit, and never "0.00 M"
+            learned, total = (f"{count / 1e6:.2f} M" for count in counts)
+        else:
+            learned, total = (f"{count:,}" for count in counts)
+        return f"learns {learned} of {total}: {', '.join(self.parts)}"
 
 
 def census(model: nn.Module, rule: LearnRule, *, ever: bool = True) -> Census:
@@ -221,7 +226,3 @@ def _grouped(names: list[str], key: Callable[[str], str]) -> dict[str, list[str]
     for name in names:
         groups.setdefault(key(name), []).append(name)
     return groups
-
-
-def _short(count: int) -> str:
-    return f"{count / 1e6:.2f} M" if count >= 100_000 else f"{count:,}"

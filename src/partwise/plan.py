@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -16,6 +17,9 @@ from partwise.training import backward, optimizer_for
 
 START_SECONDS = 3.0  # loading torch into the server that runs are forked from
 EACH_SECONDS = 0.4  # building, counting and writing down one run
+
+
+_MEASURED: dict[str, Any] = {}  # by kind of run; a plan with several rungs times each kind once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +44,12 @@ def costs(experiments: Sequence[Experiment], *, seconds: float = 1.0) -> list[Co
         seconds: to spend on timing, shared by the different kinds of run.
     """
     kinds = {_kind(experiment): experiment for experiment in experiments}
-    measured = {kind: _measured(experiment, seconds / len(kinds)) for kind, experiment in kinds.items()}
+    new = {kind: experiment for kind, experiment in kinds.items() if kind not in _MEASURED}
+    for kind, experiment in new.items():
+        _MEASURED[kind] = _measured(experiment, seconds / len(new))
     found = []
     for experiment in experiments:
-        counted, length, stages, per_example, sizes = measured[_kind(experiment)]
+        counted, length, stages, per_example, sizes = _MEASURED[_kind(experiment)]
         train = experiment.train
         examples = train.steps * train.batch
         checks = 10 if train.evaluate_every is None else train.steps / train.evaluate_every

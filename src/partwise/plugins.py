@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import sys
 import tomllib
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def load_plugins(files: Iterable[str | Path] = (), *, start: Path | None = None)
         try:
             entry.load()
         except Exception as error:
-            raise PluginError(f"plug-in {entry.name!r} ({entry.value}) raised {_words(error)}") from error
+            raise PluginError(f"plug-in {entry.name!r} ({entry.value}) raised {_words(error)}.") from error
     return list(_loaded)
 
 
@@ -60,7 +61,7 @@ def load_plugin(file: Path) -> None:
         raise
     except Exception as error:
         del sys.modules[name]
-        raise PluginError(f"plug-in {file} raised {_words(error)}") from error
+        raise PluginError(f"plug-in {file} raised {_words(error)}.") from error
     _loaded[path] = digest
 
 
@@ -79,7 +80,9 @@ def loaded_files() -> list[Path]:
 
 
 def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError):
+        return f"SyntaxError: {error.msg} (line {error.lineno})"
+    return f"{type(error).__name__}: {error} (line {traceback.extract_tb(error.__traceback__)[-1].lineno})"
 
 
 def _from_pyproject(start: Path) -> list[Path]:

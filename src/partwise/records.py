@@ -161,9 +161,11 @@ def write_file(path: Path, write: Callable[[Path], Any]) -> None:
             os.fsync(written.fileno())
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError) and error.filename == name:
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
 
 

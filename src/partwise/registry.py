@@ -3,11 +3,16 @@
 import importlib
 import pkgutil
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from partwise.errors import UnknownName, did_you_mean
 
 Part = TypeVar("Part", bound=type)
+
+
+def name_of(part: Any) -> str:
+    """The name that a part's class is registered under."""
+    return type(part).registered_name
 
 
 class Registry:

@@ -57,7 +57,7 @@ class Grid:
         missing = [run for run in self.runs() if run.digest not in known]
         if missing:
             raise ConfigError(
-                f"{self.path} of {self.base.architecture} cannot be chosen: {len(missing)} of its {len(self.runs())} "
+                f"{self.path} of {self.base.arm} cannot be chosen: {len(missing)} of its {len(self.runs())} "
                 "selection runs failed or belong to another process. Start again when they are done."
             )
         means = []
@@ -67,7 +67,7 @@ class Grid:
             means.append(tuple(sum(parts) / len(parts) for parts in zip(*scores, strict=True)))
         best = max(range(len(means)), key=means.__getitem__)
         if means[best][0] == -math.inf:
-            raise ConfigError(f"no {self.path} of {self.base.architecture} came through its selection runs.")
+            raise ConfigError(f"no {self.path} of {self.base.arm} came through its selection runs.")
         edge = len(self.values) > 1 and best in (0, len(self.values) - 1)
         tried = ", ".join(f"{value:g}" for value in self.values)
         said = (

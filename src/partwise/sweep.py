@@ -12,22 +12,28 @@ import multiprocessing as mp
 import os
 import pickle
 import signal
+import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Literal
 
 from partwise import configs
+from partwise.channel_mixers import CHANNEL_MIXERS
 from partwise.checkpoint import load_tensors
 from partwise.errors import ConfigError, PartwiseError
 from partwise.execution import choose_execution, usable_cores
 from partwise.experiment import Busy, Experiment, kept, run, run_folder
+from partwise.joins import JOINS
 from partwise.plugins import load_plugins, loaded_files
+from partwise.probes import PROBES
 from partwise.records import RunRecord, write_text
+from partwise.tasks import TASKS
+from partwise.token_mixers import TOKEN_MIXERS
 from partwise.training import Progress
 
 Kind = Literal["started", "progress", "finished", "kept", "busy"]
@@ -122,8 +128,7 @@ def run_all(
 
 def _labelled(record: RunRecord, experiment: Experiment) -> RunRecord:
     """The record under this experiment's labels: two arms of a table may be one and the same run."""
-    labels = {name: getattr(experiment, name) for name in ("architecture", "matching", "selection")}
-    return dataclasses.replace(record, **labels)
+    return dataclasses.replace(record, **experiment.labels())
 
 
 def _otherwise(record: RunRecord, options: "Options") -> str:
@@ -158,12 +163,10 @@ def _run_pending(
             while pending and len(running) < jobs:
                 index = pending.popleft()
                 ours, theirs = context.Pipe(duplex=False)
-                process = context.Process(
-                    target=_child,
-                    args=(configs.to_plain(experiments[index]), str(out), options, jobs, theirs),
-                    daemon=True,
-                )
-                process.start()
+                arguments = (configs.to_plain(experiments[index]), str(out), options, jobs, theirs)
+                process = context.Process(target=_child, args=arguments, daemon=True)
+                with _without_main():
+                    process.start()
                 theirs.close()
                 running[ours] = (index, process)
                 watch(Event(kind="started", index=index))
@@ -206,6 +209,26 @@ def _context() -> Any:
     # Building the first optimizer imports torch._dynamo: a second a run, if it is not there already.
     context.set_forkserver_preload(["torch", "torch._dynamo", "partwise.sweep"])
     return context
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Keep new processes from running the user's script again, unless it is where a part of theirs is registered.
+
+    A process that is not a plain fork imports the main module first; a script whose last lines are not under
+    `if __name__ == "__main__"` would start all over in each run.
+    """
+    main = sys.modules["__main__"]
+    registries = (TASKS, TOKEN_MIXERS, CHANNEL_MIXERS, JOINS, PROBES)
+    if any(registry[name].__module__ == "__main__" for registry in registries for name in registry.names()):
+        yield
+        return
+    held: dict[str, Any] = {name: vars(main).pop(name) for name in ("__file__", "__spec__") if name in vars(main)}
+    main.__spec__ = None
+    try:
+        yield
+    finally:
+        vars(main).update(held)
 
 
 def _child(plain: dict[str, Any], out: str, options: Options, at_once: int, pipe: Connection) -> None:
@@ -267,9 +290,7 @@ def _how_it_ended(code: int) -> str:
 def _failed(experiment: Experiment, out: Path, detail: str, trace: str) -> RunRecord:
     record = RunRecord(
         digest=experiment.digest,
-        architecture=experiment.architecture,
-        matching=experiment.matching,
-        selection=experiment.selection,
+        **experiment.labels(),
         experiment=configs.to_plain(experiment),
         status="failed",
         detail=detail,

@@ -163,6 +163,7 @@ class Progress:
     step: int
     steps: int
     loss: float
+    metric: str = ""
     score: float | None = None
 
 
@@ -262,7 +263,15 @@ def fit(
                     state.stopped_early = config.stop_when_solved and now.solved and _was_solved(state.history)
                 state.history.append(entry)
                 if watch is not None:
-                    watch(Progress(step=state.step, steps=config.steps, loss=entry["loss"], score=last_score))
+                    watch(
+                        Progress(
+                            step=state.step,
+                            steps=config.steps,
+                            loss=entry["loss"],
+                            metric=metric.name,
+                            score=last_score,
+                        )
+                    )
             state.seconds = time.perf_counter() - started
             if checkpoint is not None and time.perf_counter() - written > checkpoint_seconds:
                 save_checkpoint(checkpoint, model, optimizer, state, stamp)

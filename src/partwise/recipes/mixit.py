@@ -15,6 +15,7 @@ from partwise.errors import ConfigError
 from partwise.experiment import Experiment
 from partwise.model import ModelConfig
 from partwise.recipes import RECIPES, Scale, chosen
+from partwise.registry import name_of
 from partwise.selection import Grid
 from partwise.tasks.addition import Addition
 from partwise.tasks.brackets import Brackets
@@ -35,7 +36,7 @@ RATE: dict[str, dict[str, float]] = {
     "addition": {"usual": 4e-3, "mixit": 8e-3, "embeddings_only": 8e-3},
     "modular_addition": {"usual": 1e-2},
     "brackets": {"usual": 3e-3},
-    "memorization": {"usual": 2e-2},
+    "memorization": {"usual": 4e-2, "standard": 2e-2},
 }
 GRID: dict[str, tuple[float, ...]] = {
     "needle": (1e-3, 3e-3, 1e-2),
@@ -43,8 +44,9 @@ GRID: dict[str, tuple[float, ...]] = {
     "addition": (4e-3, 8e-3, 1.6e-2),
     "modular_addition": (3e-3, 1e-2, 3e-2),
     "brackets": (1e-3, 3e-3, 1e-2),
-    "memorization": (1e-2, 2e-2, 4e-2),
+    "memorization": (1e-2, 2e-2, 4e-2, 8e-2),
 }
+OTHERS = "the task's usual ones, not chosen for this arm"
 CHOSEN = "chosen in advance at quick's sizes, on validation of seeds 1000 and 1001"
 
 
@@ -90,7 +92,7 @@ class Mixit:
         """Small chooses each arm's rate at quick's sizes, on seeds of their own; the other scales take RATE."""
         if scale != "small":
             return []
-        return [Grid(base=one, values=GRID[one.task.registered_name]) for one in _arms("quick", only)]  # type: ignore[attr-defined]
+        return [Grid(base=one, values=GRID[name_of(one.task)]) for one in _arms("quick", only)]
 
     def base(self, task: str, arch: str = "standard") -> Experiment:
         """The task at quick's size, under an architecture."""
@@ -110,9 +112,9 @@ def _arm(base: Experiment, name: str, *, own_rate: bool = True) -> Experiment:
     made = dataclasses.replace(base, model=arm.model(base.model), learn=arm.learn, architecture=name)
     if not own_rate:
         return dataclasses.replace(made, selection="the published ones")
-    rates = RATE[base.task.registered_name]  # type: ignore[attr-defined]
+    rates = RATE[name_of(base.task)]
     train = dataclasses.replace(base.train, lr=rates.get(name, rates["usual"]))
-    return dataclasses.replace(made, train=train, selection=CHOSEN)
+    return dataclasses.replace(made, train=train, selection=CHOSEN if name in ARMS else OTHERS)
 
 
 def _size(

@@ -9,14 +9,23 @@ from partwise.report.settings import in_words
 from partwise.report.statistics import Kind, Score
 
 STANDARD = "standard"  # the arm in which everything learns, against which the others are measured
-ORDER = (STANDARD, "frozen_qk", "frozen_mlp", "mixit", "embeddings_only", "norms_only", "frozen_vo")
+ORDER = (
+    *(STANDARD, "frozen_qk", "frozen_mlp", "mixit", "embeddings_only", "norms_only", "frozen_vo"),
+    *("interleaved", "standard_published", "mixit_published", "shaped_published"),
+)
 RISING = 0.02  # of the final score, gained over the last tenth of the steps
 INSIDE: dict[str, Any] = {"inside": True}  # a field that serves the report and is not exported
 
 
+def rank(name: str) -> tuple[int, str]:
+    """As in the paper's table, with 'standard, frozen blocks.0' behind standard; others last, by name."""
+    known = name.split(",")[0]
+    return (ORDER.index(known) if known in ORDER else len(ORDER), name)
+
+
 def canonical(names: Iterable[str]) -> list[str]:
-    """Architectures in the order of the paper's table, others after them by name."""
-    return sorted(names, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
+    """Architectures in the order of their rank."""
+    return sorted(names, key=rank)
 
 
 @dataclass(kw_only=True)
@@ -54,6 +63,9 @@ class Cell:
         matching: in what the arms are equal.
         selection: how the rates were chosen.
         runs: digests, also of those that failed.
+        lr: the peak learning rate.
+        n_examples: test examples, or positions of them, that a run's score is made of.
+        retained_interval: how the interval of `retained` was made.
         floor_name: which predictor is the floor.
         closed: mean share of the way from floor to ceiling.
         values: the scores, one a run.
@@ -72,6 +84,8 @@ class Cell:
         scores: by seed, for pairing; runs of one seed are averaged.
         experiment: the flattened experiment of the first run.
         outcomes: status and steps of the runs that have no score.
+        other_steps: matched by steps, yet asked for another number of them than the standard arm beside it.
+        probes: of a headline: (quantity, unit, address) to what a probe found there, the mean over runs.
     """
 
     task: str
@@ -102,6 +116,9 @@ class Cell:
     matching: str
     selection: str
     runs: list[str]
+    lr: float | None
+    n_examples: int | None
+    retained_interval: Kind | None = None
     floor_name: str | None
     closed: float | None
     values: list[float]
@@ -120,6 +137,8 @@ class Cell:
     scores: dict[Any, Score] = field(metadata=INSIDE)
     experiment: dict[str, Any] = field(metadata=INSIDE)
     outcomes: list[tuple[str, int]] = field(metadata=INSIDE)
+    other_steps: bool = field(default=False, metadata=INSIDE)
+    probes: dict[tuple[str, str, str], float] = field(default_factory=dict, metadata=INSIDE)
 
     def to_plain(self) -> dict[str, Any]:
         """The exported fields, in the order in which they stand above; the JSON and CSV of a table are made of it."""

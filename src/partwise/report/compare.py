@@ -16,8 +16,9 @@ from partwise.report.statistics import interval
 def compare(a: Path | str, b: Path | str) -> str:
     """A comparison as text. Each folder holds one run or many.
 
-    Scores are compared by task, setting and architecture, paired over the seeds that both sides have, as B - A with a
-    95 % interval; where a task has a single arm on either side, these two are compared whatever they are.
+    Scores are compared by task, setting and architecture, over the seeds that both sides have: the means of these
+    seeds, and B - A with a 95 % interval. Where a task has a single arm on either side, these two are compared
+    whatever they are; arms that one side alone has are listed.
 
     Raises:
         DamagedFile: a folder holds no run.
@@ -56,11 +57,24 @@ def _values(many: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
 
 
 def _scores(ours: list[Cell], theirs: list[Cell]) -> str:
-    pairs = _paired([cell for cell in ours if cell.headline], [cell for cell in theirs if cell.headline])
+    sides = [[cell for cell in side if cell.headline] for side in (ours, theirs)]
+    pairs = _paired(*sides)
+    met = {id(cell) for pair in pairs for cell in pair}
+    alone = [[_called(cell) for cell in side if id(cell) not in met] for side in sides]
+    lines = [f"only in {name}: {'; '.join(arms)}" for name, arms in zip("AB", alone, strict=True) if arms]
     if not pairs:
-        return "scores: nothing in common to compare"
-    header = ["", "metric", "A", "B", "B − A", "95 % interval", "pairs"]
-    return f"scores\n{_aligned([header, *(_line(one, other) for one, other in pairs)])}"
+        return "\n".join(["scores: nothing in common to compare", *(f"  {line}" for line in lines)])
+    header = ["", "metric", "A", "B", "B − A", "95 % interval", "pairs", "seeds A", "seeds B"]
+    table = _aligned([header, *(_line(one, other) for one, other in pairs)])
+    if any(set(one.scores) != set(other.scores) and set(one.scores) & set(other.scores) for one, other in pairs):
+        lines.insert(0, "A and B are means over the pairs: the seeds that both sides have.")
+    if " r " in table:
+        lines.insert(0, "r: the range of the differences, as they are two, split into two groups, or lie at a bound.")
+    return "\n".join([f"scores\n{table}", *(f"  {line}" for line in lines)])
+
+
+def _called(cell: Cell) -> str:
+    return f"{cell.place} {cell.architecture}"
 
 
 def _paired(ours: list[Cell], theirs: list[Cell]) -> list[tuple[Cell, Cell]]:
@@ -81,24 +95,20 @@ def _paired(ours: list[Cell], theirs: list[Cell]) -> list[tuple[Cell, Cell]]:
 def _line(one: Cell, other: Cell) -> list[str]:
     names = list(dict.fromkeys((one.architecture, other.architecture)))
     setting = f" ({in_words(one.settings)})" if one.settings and one.settings == other.settings else ""
-    start = [f"{one.task}{setting} {' | '.join(names)}", one.metric, formats.mean(one), formats.mean(other)]
-    if one.metric != other.metric:
-        return [*start, f"B measures {other.metric}", "", ""]
+    start, counts = [f"{one.task}{setting} {' | '.join(names)}", one.metric], [str(len(c.scores)) for c in (one, other)]
     seeds = [seed for seed in one.scores if seed in other.scores]
-    if not seeds:
-        return [*start, "–", "no seed is shared", "0"]
-    low, high = one.low, one.high
-    width = None if low is None or high is None else high - low  # a difference lies between -width and width
-    found = interval(
-        [other.scores[seed].value - one.scores[seed].value for seed in seeds],
-        None if width is None else -width,
-        width,
-        span=width,
-    )
+    if one.metric != other.metric or not seeds:
+        why = ["–", "no seed is shared"] if one.metric == other.metric else [f"B measures {other.metric}", ""]
+        return [*start, formats.mean(one), formats.mean(other), *why, "0", *counts]
+    ours, theirs = ([cell.scores[seed].value for seed in seeds] for cell in (one, other))
+    width = None if one.low is None or one.high is None else one.high - one.low  # a difference is in [-width, width]
+    differences = [b - a for a, b in zip(ours, theirs, strict=True)]
+    found = interval(differences, None if width is None else -width, width, span=width)
     ends = "one pair: no interval"
     if found.low is not None and found.high is not None:
         ends = f"[{_signed(found.low, one)}, {_signed(found.high, one)}]{' r' if found.kind == 'range' else ''}"
-    return [*start, _signed(found.mean or 0.0, one), ends, str(len(seeds))]
+    means = [formats.number(math.fsum(side) / len(seeds), one) for side in (ours, theirs)]
+    return [*start, *means, _signed(found.mean or 0.0, one), ends, str(len(seeds)), *counts]
 
 
 def _signed(value: float, cell: Cell) -> str:

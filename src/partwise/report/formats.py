@@ -2,6 +2,7 @@
 
 from partwise.report.cell import Cell
 
+BELOW = "below floor"
 SUFFIXES = ((1e24, "Y"), (1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -23,11 +24,12 @@ def number(value: float | None, cell: Cell) -> str:
 
 
 def mean(cell: Cell) -> str:
-    """The mean, with an arrow where it still rises; 'diverged@120' where no run has a score."""
+    """The mean, with an arrow where it still rises and a dagger where its steps are not standard's; 'diverged@120'
+    where no run has a score."""
     if not cell.n:
         said = (("no score" if status == "done" else status, step) for status, step in cell.outcomes)
         return ", ".join(dict.fromkeys(f"{status}@{step}" if step else status for status, step in said))
-    return number(cell.mean, cell) + ("↑" if cell.still_rising else "")
+    return number(cell.mean, cell) + ("↑" if cell.still_rising else "") + ("†" if cell.other_steps else "")
 
 
 def spread(cell: Cell) -> str:
@@ -48,18 +50,27 @@ def solved(cell: Cell) -> str:
 
 
 def kept(cell: Cell) -> str:
-    """'98 % [95, 99]': the retained share with its interval, '' where it is not given."""
+    """'98 % [95, 99]': the retained share with its interval, r where that is the range; '' where it is not given."""
     if cell.retained is None:
         return ""
-    ends = (cell.retained_low, cell.retained_high)
-    return f"{percent(cell.retained)} %" + (
-        f" [{percent(ends[0])}, {percent(ends[1])}]" if ends[0] is not None and ends[1] is not None else ""
-    )
+    if is_below_floor(cell):
+        return BELOW
+    low, high = cell.retained_low, cell.retained_high
+    mark = "r" if cell.retained_interval == "range" else ""
+    ends = "" if low is None or high is None else f" [{percent(low)}, {percent(high)}]{mark}"
+    return f"{percent(cell.retained)} %{ends}"
+
+
+def is_below_floor(cell: Cell) -> bool:
+    """Whether an arm that is measured against standard keeps less than nothing, by its interval where it has one."""
+    if cell.retained is None:
+        return False
+    return round(100 * (cell.retained if cell.retained_high is None else cell.retained_high)) < 0
 
 
 def percent(value: float) -> str:
     """A share as whole percents, without a minus before zero."""
-    return f"{round(value * 100)}"
+    return f"{round(value * 100)}".replace("-", "−")
 
 
 def _scale(value: float) -> tuple[float, str]:

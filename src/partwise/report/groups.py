@@ -6,7 +6,7 @@ from typing import Any
 
 from partwise.report.cell import STANDARD, Cell, canonical
 from partwise.report.cells import reference
-from partwise.report.settings import disagreements, identity, in_words
+from partwise.report.settings import disagreements, identity, in_words, sizes
 
 
 @dataclass
@@ -29,6 +29,20 @@ class Group:
     def label(self) -> str:
         """'n_pairs=8': what tells it from the task's other groups; '' if it is the only one."""
         return in_words(self.settings)
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """The task's own fields, as far as all arms have them in common."""
+        return sizes([cell.experiment for cell in self.arms.values()])
+
+    @property
+    def scope(self) -> str:
+        """'n_pairs=8, width 64': the sizes without which a sentence on this group says too much, in short: the task's
+        first field, what it has a number of, and what varies in it."""
+        found = self.sizes
+        named = {key: found[key] for i, key in enumerate(found) if not i or ".n_" in key or key in self.settings}
+        width = next((cell.experiment.get("model.width") for cell in self.arms.values()), None)
+        return ", ".join([*([in_words(named)] if named else []), *([f"width {width}"] if width else [])])
 
     @property
     def standard(self) -> Cell | None:

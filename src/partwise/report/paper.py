@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from partwise.report.settings import in_words
+
 
 @dataclass(frozen=True, kw_only=True)
 class PaperValue:
@@ -33,6 +35,11 @@ class PaperValue:
     source: str
     note: str
     comparable: Mapping[str, Any]
+
+    @property
+    def sizes(self) -> str:
+        """'n_pairs=30': what the number must not be read without."""
+        return in_words(self.comparable)
 
     def fits(self, experiment: Mapping[str, Any]) -> bool:
         """Whether a flattened experiment is at the paper's sizes."""

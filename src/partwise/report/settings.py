@@ -57,6 +57,19 @@ def in_words(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{key.split('.', 1)[-1]}={_short(value)}" for key, value in settings.items())
 
 
+def sizes(experiments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The task's own fields that are set and that these flattened experiments have in common."""
+    first = experiments[0] if experiments else {}
+    return {
+        key: value
+        for key, value in first.items()
+        if key.startswith("task.")
+        and key != "task.name"
+        and value is not None
+        and all(identity(other.get(key)) == identity(value) for other in experiments)
+    }
+
+
 def disagreements(
     ours: Mapping[str, Any], our_experiment: Mapping[str, Any], theirs: Mapping[str, Any], experiment: Mapping[str, Any]
 ) -> list[str]:

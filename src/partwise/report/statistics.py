@@ -8,6 +8,7 @@ from typing import Any, Literal
 Kind = Literal["t", "range", "bootstrap"]
 
 SOLVED = 0.9  # of the way from floor to ceiling
+T_NEEDS = 3  # values; with two, t(.975, 1) = 12.7 makes an interval that says nothing
 AT_BOUND = 0.02  # of the metric's scale
 GAP_TO_SPREAD = 3  # two groups: the gap is this many times the spread inside them ...
 GAP_TO_SPAN = 0.2  # ... and at least this share of the way from floor to ceiling
@@ -110,8 +111,8 @@ def interval(values: Sequence[float], low: float | None, high: float | None, *, 
 
         mean +- t(.975, n - 1) * sd / sqrt(n),    cut at the metric's bounds
 
-    It is the range of the values, and marked so, where they fall into two groups or all lie within .02 of the scale
-    of a bound: there a t interval is too wide on one side and means nothing on the other.
+    It is the range of the values, and marked so, where they are two, fall into two groups, or all lie within .02 of
+    the scale of a bound: there a t interval is too wide and means nothing on one side at least.
 
     Args:
         values: one a seed.
@@ -131,7 +132,7 @@ def interval(values: Sequence[float], low: float | None, high: float | None, *, 
     scale = high - low if bounded else max(map(abs, values))  # type: ignore[operator]
     near = AT_BOUND * scale + 1e-12  # .98 is within .02 of 1, whatever floating point says
     at_bound = any(b is not None and all(abs(value - b) <= near for value in values) for b in (low, high))
-    if at_bound or two_groups(values, span or scale):
+    if len(values) < T_NEEDS or at_bound or two_groups(values, span or scale):
         return Interval(mean, _within(min(values), low, high), _within(max(values), low, high), "range")
     half = t_quantile(len(values) - 1) * _sd(values) / math.sqrt(len(values))
     return Interval(mean, _within(mean - half, low, high), _within(mean + half, low, high), "t")
@@ -163,7 +164,8 @@ def retained(arm: Mapping[Any, Score], standard: Mapping[Any, Score]) -> Retaine
         d_i = (arm_i - floor_i) - R (standard_i - floor_i),    se = sd(d) / (sqrt(n) |mean_i (standard_i - floor_i)|)
         R +- t(.975, n - 1) se
 
-    Where the arm's seeds fall into two groups the interval is the range of the seeds' own ratios. One seed has none.
+    Where seeds are two, or the arm's fall into two groups, the interval is the range of the seeds' own ratios. One
+    seed has none.
     R is not given where standard is not solved: a ratio to a failure says nothing.
 
     Source: the ratio estimator and its linearisation, Cochran 1977, Sampling Techniques, chapter 6.
@@ -188,7 +190,7 @@ def retained(arm: Mapping[Any, Score], standard: Mapping[Any, Score]) -> Retaine
     if n == 1:
         return Retained(ratio, n=1)
     spans = [standard[seed].ceiling - standard[seed].floor for seed in seeds]
-    if two_groups([arm[seed].value for seed in seeds], math.fsum(spans) / n) and all(theirs):
+    if (n < T_NEEDS or two_groups([arm[seed].value for seed in seeds], math.fsum(spans) / n)) and all(theirs):
         ratios = [a / s for a, s in zip(ours, theirs, strict=True)]
         return Retained(ratio, min(ratios), max(ratios), "range", n)
     residuals = [a - ratio * s for a, s in zip(ours, theirs, strict=True)]

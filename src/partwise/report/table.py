@@ -8,23 +8,17 @@ from typing import Literal, get_args
 
 from partwise.errors import ConfigError
 from partwise.records import RunRecord
-from partwise.report import formats
 from partwise.report.cell import Cell
 from partwise.report.cells import cells
-from partwise.report.grids import Grid, costs, legend, sections
+from partwise.report.costs import costs
+from partwise.report.grid import Grid
+from partwise.report.grids import sections
+from partwise.report.latex import latex
+from partwise.report.legend import legend
 
 Format = Literal["text", "md", "csv", "latex", "json"]
 
 MARKDOWN = {**{sign: f"\\{sign}" for sign in "\\|_*[]"}, "<": "&lt;", ">": "&gt;", "\n": "<br>"}
-LATEX = {
-    "\\": r"\textbackslash{}",
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "–": "--",
-    "−": "$-$",
-    "↑": r"$\uparrow$",
-}
 
 
 def render(records: Iterable[RunRecord], format: str = "text", *, width: int | None = None) -> str:
@@ -33,7 +27,7 @@ def render(records: Iterable[RunRecord], format: str = "text", *, width: int | N
     Args:
         records: finished and failed runs; nothing but what they hold is shown.
         format: text (a terminal or a plain file), md (GitHub), csv (one line a cell), latex (booktabs, headlines
-            only), json (a list of cells).
+            only, a note below), json (a list of cells).
         width: of text; None is the terminal's, 100 without one.
 
     Raises:
@@ -46,7 +40,7 @@ def render(records: Iterable[RunRecord], format: str = "text", *, width: int | N
         from partwise.report.text import text
 
         return text(made, width)
-    forms: dict[str, Callable[[list[Cell]], str]] = {"md": _markdown, "csv": _csv, "latex": _latex, "json": _json}
+    forms: dict[str, Callable[[list[Cell]], str]] = {"md": _markdown, "csv": _csv, "latex": latex, "json": _json}
     return forms[format](made)
 
 
@@ -92,22 +86,3 @@ def _field(value: object) -> object:
 
 def _json(made: list[Cell]) -> str:
     return json.dumps([cell.to_plain() for cell in made], indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _latex(made: list[Cell]) -> str:
-    header = ["Task", "Architecture", "Mean", "Interval", "Solved", "Retained", "Floor", "Ceiling", "Paper"]
-    lines = [r"\begin{tabular}{llrrrrrrr}", r"\toprule", " & ".join(header) + r" \\", r"\midrule"]
-    heads, before = [cell for cell in made if cell.headline], ""
-    for cell in heads:
-        if before and cell.place != before:
-            lines.append(r"\midrule")
-        limits = [formats.number(value, cell) for value in (cell.floor, cell.ceiling, cell.paper)]
-        texts = [formats.mean(cell), formats.spread(cell), formats.solved(cell), formats.kept(cell), *limits]
-        name = cell.place if cell.place != before else ""
-        lines.append(" & ".join(_latex_escaped(text) for text in (name, cell.architecture, *texts)) + r" \\")
-        before = cell.place
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
-
-
-def _latex_escaped(text: str) -> str:
-    return "".join(LATEX.get(sign, sign) for sign in text)

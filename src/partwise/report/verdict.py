@@ -9,7 +9,7 @@ from partwise.report.cell import Cell
 from partwise.report.groups import Group, groups
 from partwise.report.statistics import SOLVED, two_groups
 
-FLOOR = 0.1  # at most this share of the gain counts as staying at the floor
+FLOOR = 0.1  # at most this share of the gain counts as doing nothing of it
 ENOUGH = 3  # seeds, below which nothing is inferred
 
 
@@ -19,6 +19,14 @@ class Meaning(NamedTuple):
     keeps: str
     partly: str
     loses: str
+
+
+class Outcome(NamedTuple):
+    """What one arm does, as one says it of one and of many."""
+
+    one: str
+    many: str
+    rest: str
 
 
 MEANINGS = {
@@ -55,9 +63,10 @@ def verdicts(cells: Iterable[Cell]) -> dict[tuple[str, str], list[str]]:
     """(task, its settings in words) to sentences.
 
     With three seeds or more and standard solved, each arm is read by its retained share and interval: it keeps nearly
-    all (low end at least .9), stays at the floor (high end at most .1), lies in between, or is not settled (the
+    all (low end at least .9), does next to nothing (high end at most .1), lies in between, or is not settled (the
     interval straddles a border, or the seeds split into two groups). With fewer seeds the outcome is told and nothing
-    inferred. Where standard is not solved, the arms are put in order, with what that order measures.
+    inferred. Where standard is not solved, the arms are put in order, with what that order measures. What is inferred
+    says of how many seeds and at which sizes.
     """
     return {(group.task, group.label): sentences(group) for group in groups(cells)}
 
@@ -69,17 +78,19 @@ def sentences(group: Group) -> list[str]:
     if standard is None or standard.closed is None or len(arms) < 2:
         return []
     if standard.closed < SOLVED:
-        return _unsolved(standard, arms)
+        return _unsolved(standard, arms, group.scope)
     if standard.n < ENOUGH:
         return [_few(arms)]
     others = [cell for cell in arms if cell is not standard and cell.retained is not None]
     few = [cell for cell in others if cell.n < ENOUGH]
-    return [_verdict(cell) for cell in others if cell.n >= ENOUGH] + ([_few(few)] if few else [])
+    return [_verdict(cell, group.scope) for cell in others if cell.n >= ENOUGH] + ([_few(few)] if few else [])
 
 
-def _verdict(cell: Cell) -> str:
+def _verdict(cell: Cell, scope: str) -> str:
     name, low, high = cell.architecture, cell.retained_low, cell.retained_high
-    keeps = f"keeps {formats.kept(cell)}"
+    keeps = "is below the floor" if formats.is_below_floor(cell) else f"keeps {formats.kept(cell)}"
+    if cell.still_rising and not cell.solved:
+        keeps += f" and still {_rises(cell)}"
     count = f"{cell.solved} of {cell.n} seeds {'solves' if cell.solved == 1 else 'solve'} it"
     if low is None or high is None:
         text = f"{name} {keeps}, of a single shared seed"
@@ -93,75 +104,96 @@ def _verdict(cell: Cell) -> str:
         text = _told(name, 1, keeps)
     else:
         text = f"{name} is not settled: it {keeps}, and {count}"
-    lost = f" ({cell.n_failed} of {cell.n + cell.n_failed} runs have no score)" if cell.n_failed else ""
-    return f"{text}{lost}."
+    lost = f"; {cell.n_failed} of {cell.n + cell.n_failed} runs have no score" if cell.n_failed else ""
+    return f"{text} ({_seeds(cell.n, scope)}{lost})."
 
 
 def _told(name: str, outcome: int, keeps: str) -> str:
     if name in MEANINGS:
         return f"{MEANINGS[name][outcome]}: {name} {keeps}"
-    return f"{name} {('does without what it lacks', 'does it in part', 'stays at the floor')[outcome]}: it {keeps}"
+    return f"{name} {('does without what it lacks', 'does it in part', 'does not do it')[outcome]}: it {keeps}"
+
+
+def _seeds(n: int, scope: str) -> str:
+    """'5 seeds at n_pairs=8, width 64': what a sentence holds for."""
+    return f"{n} seed{'s' if n > 1 else ''}{scope and ' at ' + scope}"
 
 
 def _few(arms: Sequence[Cell]) -> str:
-    """What happened, told without inference."""
+    """What happened, told without inference: who solves it, then the others, from the ceiling down."""
     n = max(cell.n for cell in arms)
     seeds = "One seed, so no interval" if n == 1 else "Two seeds, too few for a verdict"
-    outcomes: dict[tuple[str, str], list[str]] = {}
-    for cell in arms:
-        outcomes.setdefault(_outcome(cell), []).append(cell.architecture)
-    told = [
-        f"{_listed(names)} {verb}{'s' if len(names) == 1 else ''} {rest}" for (verb, rest), names in outcomes.items()
-    ]
+    solving = [cell for cell in arms if cell.solved]
+    others = sorted((cell for cell in arms if not cell.solved), key=lambda cell: -(cell.closed or 0.0))
+    told = [", ".join(_outcomes(some)) for some in (solving, others) if some]
     return f"{seeds}: {'; '.join(told)}. --seeds 5 gives a verdict."
 
 
-def _outcome(cell: Cell) -> tuple[str, str]:
-    if cell.solved == cell.n:
-        return "solve", "it"
+def _outcomes(arms: Sequence[Cell]) -> list[str]:
+    """Arms of the same outcome share a clause."""
+    named: dict[Outcome, list[str]] = {}
+    for cell in arms:
+        named.setdefault(_outcome(cell), []).append(cell.architecture)
+    return [
+        f"{_listed(names)} {outcome.one if len(names) == 1 else outcome.many} {outcome.rest}"
+        for outcome, names in named.items()
+    ]
+
+
+def _outcome(cell: Cell) -> Outcome:
     if cell.solved:
-        return "solve", f"it with {cell.solved} of {cell.n} seeds"
-    closed = cell.closed or 0.0
-    return ("stay", "at the floor") if closed <= FLOOR else ("come", f"{formats.percent(closed)} % of the way")
+        return Outcome("solves", "solve", "it" if cell.solved == cell.n else f"it with {cell.solved} of {cell.n} seeds")
+    rising = f" (and still {_rising(cell)})" if cell.still_rising else ""
+    share = round(100 * (cell.closed or 0.0))
+    if share <= 0:
+        return Outcome("is", "are", f"{'below' if share else 'at'} the floor{rising}")
+    return Outcome("closes", "close", f"{share} % of the way from the floor{rising}")
 
 
-def _unsolved(standard: Cell, arms: Sequence[Cell]) -> list[str]:
+def _unsolved(standard: Cell, arms: Sequence[Cell], scope: str) -> list[str]:
     if standard.solved:
         return [f"standard is solved by {standard.solved} of {standard.n} seeds only: too unsure to measure others by."]
     if standard.closed is not None and standard.closed <= FLOOR:
-        return ["standard stays at the floor, so nothing is learnt of its parts: more steps or another rate may do."]
+        (where,) = _outcomes([standard])
+        return [f"{where}, so nothing is learnt of its parts: more steps or another rate may do."]
     down = standard.better == "higher"
     ordered = sorted(arms, key=lambda cell: cell.mean or 0.0, reverse=down)
-    return [_order(ordered, ">" if down else "<"), *_measures(standard, ordered)]
+    return [_order(ordered, ">" if down else "<", scope), *_measures(standard, ordered)]
 
 
-def _order(ordered: Sequence[Cell], sign: str) -> str:
+def _order(ordered: Sequence[Cell], sign: str, scope: str) -> str:
     values = [f"{cell.architecture} {formats.number(cell.mean, cell)}" for cell in ordered]
+    holds = f" ({_seeds(min(cell.n for cell in ordered), scope)})"
     if any(cell.ci_low is None for cell in ordered):
-        return f"Order, without intervals and so unsure: {', '.join(values)}."
+        return f"Order, without intervals and so unsure: {', '.join(values)}{holds}."
     signs = ["≈" if _overlap(*pair) else sign for pair in itertools.pairwise(ordered)]
     text = values[0] + "".join(f" {sign} {value}" for sign, value in zip(signs, values[1:], strict=True))
-    return f"Order: {text}{' (≈: their intervals overlap)' if '≈' in signs else ''}."
+    return f"Order: {text}{holds}{'; ≈: their intervals overlap' if '≈' in signs else ''}."
 
 
 def _measures(standard: Cell, arms: Sequence[Cell]) -> list[str]:
     """Whether the order is one of speed or of capacity, by who still rises."""
-    tenth = "over the last tenth of its steps"
-    if standard.still_rising and standard.gain_last_tenth is not None:
-        gain = formats.percent(abs(standard.gain_last_tenth))
-        return [f"standard still {_rises(standard)} by {gain} % {tenth}, so this compares speed, not capacity."]
-    rising = [cell.architecture for cell in arms if cell.still_rising]
+    rising = [cell for cell in arms if cell.still_rising]
     if rising:
-        return [f"Not all have settled ({_listed(rising)} not yet), so this compares speed as well as capacity."]
+        gains = [(cell, formats.percent(abs(cell.gain_last_tenth or 0.0))) for cell in rising]
+        named = _listed([f"{cell.architecture} (by {gain} %)" for cell, gain in gains], quoted=False)
+        verb, whose = (_rises(standard), "its") if len(rising) == 1 else (_rises(standard)[:-1], "their")
+        rest = "speed, not capacity" if standard in rising else "speed as well as capacity"
+        return [f"{named} still {verb} over the last tenth of {whose} steps, so this compares {rest}."]
     if any(cell.still_rising is None or cell.n < ENOUGH for cell in arms):
         return []
     decays = standard.experiment.get("train.decay", "constant") != "constant"
     caution = ", as far as a rate that decays to zero can tell" if decays else ""
-    return [f"No arm still {_rises(standard)} by more than 2 % {tenth}, so this compares capacity{caution}."]
+    steps = "by more than 2 % over the last tenth of its steps"
+    return [f"No arm still {_rises(standard)} {steps}, so this compares capacity{caution}."]
 
 
 def _rises(cell: Cell) -> str:
     return "rises" if cell.better == "higher" else "falls"
+
+
+def _rising(cell: Cell) -> str:
+    return "rising" if cell.better == "higher" else "falling"
 
 
 def _overlap(one: Cell, other: Cell) -> bool:
@@ -169,5 +201,7 @@ def _overlap(one: Cell, other: Cell) -> bool:
     return max(end or 0.0 for end in lows) <= min(end or 0.0 for end in highs)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str], *, quoted: bool = True) -> str:
+    """'a, b and c'; a name with a comma of its own in quotes."""
+    names = [f"'{name}'" if quoted and "," in name else name for name in names]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
