@@ -99,7 +99,7 @@ def test_strata_of_examples_and_of_positions_split_the_score():
         strata={"row": torch.tensor([5, 6, 6]), "place": torch.tensor([[0, 1], [0, 1], [0, 1]])},
     )
     found = list(rows(Data(TARGETS.clamp_min(0)), batch, score(Says(LOGITS), batch), split="test", step=0))
-    split = {row.where: (row.value, row.n) for row in found if row.where != "test"}
+    split = {row.where: (row.value, row.n) for row in found if row.where != "test" and row.quantity == "accuracy"}
     assert split == {
         "test/row=5": (1.0, 1),
         "test/row=6": (pytest.approx(1 / 3), 3),
@@ -108,12 +108,25 @@ def test_strata_of_examples_and_of_positions_split_the_score():
     }
 
 
+def test_floors_are_scored_on_each_stratum_too():
+    batch = Batch(tokens_BL=BATCH.tokens_BL, targets_BL=TARGETS, strata={"row": torch.tensor([5, 6, 6])})
+    data = Data(torch.tensor([[0, 2], [2, 2], [2, 2]]))
+    found = rows(data, batch, score(Says(LOGITS), batch), split="test", step=4)
+    floors = [row for row in found if row.quantity == "accuracy.floor.constant"]
+    assert [(row.where, row.value, row.n, row.step) for row in floors] == [
+        ("test/row=5", 1.0, 1, 4),
+        ("test/row=6", pytest.approx(1 / 3), 3, 4),
+        ("test", 0.5, 4, 4),
+    ]
+
+
 def test_strata_of_positions_follow_the_positions_that_are_read():
     targets_BL = torch.tensor([[_, 0], [1, _], [_, _]])
     batch = Batch(tokens_BL=BATCH.tokens_BL, targets_BL=targets_BL, strata={"place": torch.tensor([[0, 1]] * 3)})
     result = score(Says(LOGITS), batch)
     assert result.hits.shape == (3, 1)
-    found = {row.where: row.value for row in rows(Data(TARGETS.clamp_min(0)), batch, result, split="test", step=0)}
+    every = rows(Data(TARGETS.clamp_min(0)), batch, result, split="test", step=0)
+    found = {row.where: row.value for row in every if row.quantity == "accuracy"}
     assert found["test/place=0"] == 0  # (1, 0): says 2, is 1
     assert found["test/place=1"] == 0  # (0, 1): says 1, is 0
 
@@ -236,7 +249,7 @@ def test_a_run_of_needle_yields_every_kind_of_row():
         "accuracy.floor.last_value",
         "accuracy.ceiling",
     ]
-    by_k = [row for row in found if row.where.startswith("test/n_pairs=")]
+    by_k = [row for row in found if row.where.startswith("test/n_pairs=") and row.quantity == "accuracy"]
     assert sum(row.n for row in by_k) == 40
     mean = sum(row.value * row.n for row in by_k) / 40
     assert mean == pytest.approx(found[0].value)

@@ -226,7 +226,7 @@ def test_the_checkpoint_of_another_training_is_refused(tmp_path):
     task, path = Needle(n_pairs=2, n_values=5), tmp_path / "a.safetensors"
     config = TrainConfig(steps=10, warmup=2)
     train(module(), task, config=config, checkpoint=path, test_size=50)
-    with pytest.raises(ConfigError, match="is of another training: train, learn, seed differ"):
+    with pytest.raises(ConfigError, match="is of another training: seed, train, learn differ"):
         train(module(), task, config=TrainConfig(steps=11), learn=AllBut("0"), seed=5, checkpoint=path, test_size=50)
 
 

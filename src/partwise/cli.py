@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shlex
 import sys
 import tempfile
 import textwrap
@@ -319,9 +320,21 @@ def _publish(out: Path) -> None:
     records = read_records(out)
     typer.echo(render(records, "text"), nl=False)
     for suffix, format in (("txt", "text"), ("md", "md"), ("json", "json")):
-        write_text(out / f"table.{suffix}", render(records, format))
+        about = "" if format == "json" else f"{_about(records)}\n\n"
+        write_text(out / f"table.{suffix}", about + render(records, format))
     draw(records, out / "figure.png")
     typer.echo(f"\ntable:  {out / 'table.md'} (and .txt, .json)\nfigure: {out / 'figure.png'}")
+
+
+def _about(records: "list[RunRecord]") -> str:
+    """Where a table is from: command, date, machine, minutes."""
+    minutes = sum(record.seconds for record in records) / 60
+    last = max(record.finished for record in records)[:10]
+    machines = {record.execution["environment"]["machine"] for record in records if record.execution}
+    return (
+        f"`partwise {shlex.join(sys.argv[1:])}`: {len(records)} runs, {minutes:.1f} minutes of training in all, finished "
+        f"{last}, on {', '.join(sorted(machines)) or 'an unknown machine'}."
+    )
 
 
 def _check_writable(out: Path) -> None:

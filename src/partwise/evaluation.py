@@ -116,7 +116,7 @@ def _hits(predicted: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def rows(data: Any, batch: Batch, result: Scored, *, split: Split, step: int) -> Iterator[Row]:
-    """The scores as rows: mean, loss, each stratum, and the floors and ceiling on the very same examples."""
+    """The scores as rows: mean, loss, each stratum, and the floors and ceiling, each on the very same examples."""
     base = REAL_ERROR if data.shape.real_targets else ACCURACY
     n = int(result.scored.sum())
     yield Row(where=split, quantity=base.name, value=_mean(result.hits, result.scored), n=n, step=step)
@@ -125,10 +125,13 @@ def rows(data: Any, batch: Batch, result: Scored, *, split: Split, step: int) ->
         if result.scored.shape[1] > 1:
             exact, rows_scored = _exact(result.hits, result.scored)
             yield Row(where=split, quantity="exact_match", value=exact, n=rows_scored, step=step)
+    floors = list(_floors(data, batch))
     for label, member in _strata(batch, result.scored):
-        where, count = f"{split}/{label}", int(member.sum())
-        yield Row(where=where, quantity=base.name, value=_mean(result.hits, member), n=count, step=step)
-    for name, right, scored in _floors(data, batch):
+        hits = {base.name: result.hits} | {f"{base.name}.floor.{name}": right for name, right, _ in floors}
+        for quantity, right in hits.items():
+            value, count = _mean(right, member), int(member.sum())
+            yield Row(where=f"{split}/{label}", quantity=quantity, value=value, n=count, step=step)
+    for name, right, scored in floors:
         yield Row(where=split, quantity=f"{base.name}.floor.{name}", value=_mean(right, scored), n=n, step=step)
         if base is ACCURACY and scored.shape[1] > 1:
             exact, rows_scored = _exact(right, scored)
@@ -158,15 +161,10 @@ def _floors(data: Any, batch: Batch) -> Iterator[tuple[str, Tensor, Tensor]]:
         yield name, *_hits(predicted_BL if read_BQ is None else predicted_BL.gather(1, read_BQ), targets_BQ)
 
 
-def _measured(data: Any, batch: Batch, found: list[Row], split: Split) -> dict[str, float]:
+def _measured(found: list[Row], split: Split) -> dict[str, float]:
     """What `derived` is made of, by name: the split's own numbers, and those of a stratum as 'n_pairs=3/accuracy'."""
-    base = REAL_ERROR if data.shape.real_targets else ACCURACY
     names = {split: ""} | {row.where: f"{row.where.removeprefix(f'{split}/')}/" for row in found if row.where != split}
-    measured = {names[row.where] + row.quantity: row.value for row in found}
-    for name, right, scored in _floors(data, batch):
-        for label, member in _strata(batch, scored):
-            measured[f"{label}/{base.name}.floor.{name}"] = _mean(right, member)
-    return measured
+    return {names[row.where] + row.quantity: row.value for row in found}
 
 
 def measure(
@@ -184,7 +182,7 @@ def measure(
     """
     found = list(rows(data, batch, score(model, batch), split=split, step=step))
     if hasattr(data, "derived"):
-        measured = _measured(data, batch, found, split) | dict(counts)
+        measured = _measured(found, split) | dict(counts)
         found += [replace(row, where=split, step=step) for row in data.derived(measured)]
     return found
 

@@ -18,7 +18,9 @@ from partwise.configs import to_plain
 from partwise.errors import ConfigError
 from partwise.evaluation import evaluation_batch, headline, headline_of, loss_sum, measure, mode, predict
 from partwise.parts import LearnRule, census, select
+from partwise.rows import Row
 from partwise.seeds import generator_for
+from partwise.tasks import Metric
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -208,18 +210,12 @@ def fit(
         stack.callback(lambda: [p.requires_grad_(wanted[name]) for name, p in model.named_parameters()])
         stack.enter_context(torch.random.fork_rng(devices=[]))  # a user's dropout draws from the global generator
         torch.manual_seed(seed)
-        stamp = {
-            "train": to_plain(config),
-            "learn": repr(learn),
-            "seed": seed,
-            "precision": precision,
-            "task": repr(data.shape),
-            "parameters": {name: list(parameter.shape) for name, parameter in model.named_parameters()},
-        }
+        stamp = {"seed": seed, "precision": precision} | _stamp(model, data, learn, config)
         state, optimizer = _resumed(model, learn, config, checkpoint, stamp)
         stack.enter_context(mode(model, training=True))
+        _still_what_is_frozen(model)
         started, written = time.perf_counter() - state.seconds, time.perf_counter()
-        last_score = None
+        score = None
         while state.step < config.steps and not state.diverged and not state.stopped_early:
             step = state.step
             if optimizer is None or step in learn.changes():
@@ -252,26 +248,13 @@ def fit(
                 state.window.clear()
                 if config.evaluates(state.step):
                     found = measure(model, data, validation, split="validation", step=state.step, counts=counts)
-                    scores = {row.quantity: row.value for row in found if row.where == "validation"}
-                    now = headline(metric, scores)
-                    last_score = now.value
-                    entry["validation"] = {
-                        metric.name: now.value,
-                        "loss": scores.get("loss", now.value),
-                        "solved": now.solved,
-                    }
-                    state.stopped_early = config.stop_when_solved and now.solved and _was_solved(state.history)
+                    entry["validation"] = scores = _in_short(found, metric)
+                    score = scores[metric.name]
+                    state.stopped_early = config.stop_when_solved and scores["solved"] and _was_solved(state.history)
                 state.history.append(entry)
                 if watch is not None:
-                    watch(
-                        Progress(
-                            step=state.step,
-                            steps=config.steps,
-                            loss=entry["loss"],
-                            metric=metric.name,
-                            score=last_score,
-                        )
-                    )
+                    now = {"step": state.step, "steps": config.steps, "loss": entry["loss"]}
+                    watch(Progress(**now, metric=metric.name, score=score))
             state.seconds = time.perf_counter() - started
             if checkpoint is not None and time.perf_counter() - written > checkpoint_seconds:
                 save_checkpoint(checkpoint, model, optimizer, state, stamp)
@@ -281,6 +264,23 @@ def fit(
         if checkpoint is not None and optimizer is not None:
             save_checkpoint(checkpoint, model, optimizer, state, stamp)
     return state
+
+
+def _stamp(model: nn.Module, data: Any, learn: LearnRule, config: TrainConfig) -> dict[str, Any]:
+    """What makes a training this one and no other, for its checkpoint."""
+    return {
+        "train": to_plain(config),
+        "learn": repr(learn),
+        "task": repr(data.shape),
+        "parameters": {name: list(parameter.shape) for name, parameter in model.named_parameters()},
+    }
+
+
+def _in_short(found: list[Row], metric: Metric) -> dict[str, Any]:
+    """The scores on validation that a history keeps: the headline, the loss, whether it is solved."""
+    scores = {row.quantity: row.value for row in found if row.where == "validation"}
+    now = headline(metric, scores)
+    return {metric.name: now.value, "loss": scores.get("loss", now.value), "solved": now.solved}
 
 
 def _still_what_is_frozen(model: nn.Module) -> None:

@@ -68,7 +68,7 @@ def _scores(ours: list[Cell], theirs: list[Cell]) -> str:
     table = _aligned([header, *(_line(one, other) for one, other in pairs)])
     if any(set(one.scores) != set(other.scores) and set(one.scores) & set(other.scores) for one, other in pairs):
         lines.insert(0, "A and B are means over the pairs: the seeds that both sides have.")
-    if " r " in table:
+    if "] r" in table:
         lines.insert(0, "r: the range of the differences, as they are two, split into two groups, or lie at a bound.")
     return "\n".join([f"scores\n{table}", *(f"  {line}" for line in lines)])
 
@@ -85,7 +85,8 @@ def _paired(ours: list[Cell], theirs: list[Cell]) -> list[tuple[Cell, Cell]]:
             pairs.append((left[0], right[0]))
             continue
         for cell in left:
-            alike = [other for other in right if other.architecture == cell.architecture]
+            met = {id(other) for _, other in pairs}
+            alike = [o for o in right if o.architecture == cell.architecture and id(o) not in met]
             same = [other for other in alike if other.settings == cell.settings]
             chosen = same or (alike if len(alike) == 1 else [])
             pairs += [(cell, other) for other in chosen[:1]]
@@ -113,7 +114,8 @@ def _line(one: Cell, other: Cell) -> list[str]:
 
 def _signed(value: float, cell: Cell) -> str:
     text = formats.number(abs(value), cell)
-    return text if not value or not math.isfinite(value) else f"{'+' if value > 0 else '−'}{text}"
+    is_zero = not text.strip(".0")
+    return text if is_zero or not math.isfinite(value) else f"{'+' if value > 0 else '−'}{text}"
 
 
 def _aligned(rows: list[list[str]]) -> str:

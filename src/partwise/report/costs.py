@@ -8,7 +8,7 @@ from partwise.report.grid import Grid, named_once, without_empty_columns
 from partwise.report.groups import groups
 from partwise.report.matching import warnings
 
-HEADER = ["", "architecture", "depth", "width", "trainable", "total", "tokens", "FLOPs", "steps", "lr", "runs"]
+HEADER = ["", "architecture", "depth\n×width", "trainable", "total", "tokens", "FLOPs", "steps", "lr", "runs"]
 
 
 def costs(cells: Iterable[Cell]) -> list[Grid]:
@@ -40,13 +40,12 @@ def _of_task(task: str, arms: list[tuple[str, Cell]]) -> Grid:
 def _cost(cell: Cell) -> list[str]:
     blocks, experiment = cell.experiment.get("model.blocks") or [], cell.experiment
     counts = (cell.trainable_parameters, cell.total_parameters, cell.tokens, cell.flops)
-    tries = f"{cell.n + cell.n_failed}" + (f" ({cell.n_failed} lost)" if cell.n_failed else "")
+    size = [experiment.get("model.n_blocks") or len(blocks) or "–", experiment.get("model.width", "–")]
     return [
         cell.architecture,
-        str(experiment.get("model.n_blocks") or len(blocks) or "–"),
-        str(experiment.get("model.width", "–")),
+        "×".join(map(str, size)),
         *("–" if count is None else formats.amount(count) for count in counts),
         "–" if cell.steps is None else str(cell.steps),
         "–" if cell.lr is None else f"{cell.lr:g}",
-        tries,
+        f"{cell.n}" + (f" (+{cell.n_failed})" if cell.n_failed else ""),
     ]

@@ -13,6 +13,7 @@ from partwise.report.cell import Cell, canonical
 from partwise.report.cells import cells
 from partwise.report.groups import Group, groups
 from partwise.report.paper import paper_values
+from partwise.report.settings import in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,6 +22,11 @@ SUFFIXES = ("png", "pdf", "svg")
 TITLE = 38  # letters a line
 ACROSS = 4  # panels side by side; more begin a new pair of rows
 # Okabe & Ito 2008, told apart by colour-blind readers; black last
+SPREAD = 0.14  # between the dots of two seeds, where arms are 1 apart
+WIDEST = 0.56  # over all dots of an arm; the bar of the mean is wider
+ENOUGH = 3  # seeds, from which on an interval is drawn
+MARKERS = "os^DvP*X"  # with the colours, by arm
+MARKED = 12  # places along a curve, shared out among the arms
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000")
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -38,9 +44,10 @@ DATELESS: dict[str, dict[str, Any]] = {"png": {"Software": None}, "pdf": {"Creat
 def draw(records: Iterable[RunRecord], path: Path | str) -> Path:
     """Draw the runs into a file, whose suffix says which kind; the same runs give the same bytes.
 
-    A panel a task and setting. Above: a dot a seed, a bar for the mean, floor and ceiling as dashed lines, the
-    paper's value as a hollow diamond where the run is of the paper's size. Below: the headline on validation against
-    the step, a line a seed.
+    A panel a task and setting. Above: a dot a seed, a bar for the mean with its interval as a thin line from three
+    seeds on, floor and ceiling as dashed lines, the paper's value as a hollow diamond where the run is of the paper's
+    size. Below: the headline on validation against the step, a line a seed; arms that coincide are told apart by
+    their marks, which stand at different steps.
 
     Raises:
         ConfigError: the suffix is not png, pdf or svg; or there is nothing to draw.
@@ -90,10 +97,13 @@ def _results(axes: "Axes", group: Group, colours: dict[str, str]) -> None:
     axes.set_ylabel(f"{head.metric} on test")
     for x, (name, cell) in enumerate(group.arms.items()):
         n = len(cell.values)
-        places = [x + 0.28 * (2 * i / (n - 1) - 1 if n > 1 else 0) for i in range(n)]
+        apart = min(SPREAD, WIDEST / max(1, n - 1))
+        places = [x + apart * (i - (n - 1) / 2) for i in range(n)]
         axes.scatter(places, cell.values, s=26, color=colours[name], alpha=0.75, linewidths=0, zorder=3)
         if cell.mean is not None and n > 1:
             axes.hlines(cell.mean, x - 0.38, x + 0.38, color=colours[name], linewidth=2, zorder=4)
+        if cell.ci_low is not None and cell.ci_high is not None and n >= ENOUGH:
+            axes.vlines(x, cell.ci_low, cell.ci_high, color=colours[name], linewidth=0.9, zorder=4)
         if not n:
             axes.text(x, 0.5, formats.mean(cell), transform=axes.get_xaxis_transform(), rotation=90, ha="center",
                       va="center", color=colours[name], fontsize=8)  # fmt: skip
@@ -105,17 +115,18 @@ def _results(axes: "Axes", group: Group, colours: dict[str, str]) -> None:
     legend = bool(axes.get_legend_handles_labels()[1])
     if legend:  # between title and panel, where no dot is
         axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 0.98), fontsize=7.5, frameon=False, handletextpad=0.1)
-    title = [group.task, *textwrap.wrap(group.label, TITLE, max_lines=2, placeholder=" …")]
-    axes.set_title("\n".join(title), pad=20 if legend else None)
-    _limits(axes, head)
+    sizes = textwrap.wrap(in_words(group.sizes | group.settings), TITLE, max_lines=3, placeholder=" …")
+    axes.set_title("\n".join([group.task, *sizes]), pad=20 if legend else None)
+    _limits(axes, head, named=True)
     axes.set_xticks(range(len(group.arms)), group.arms, rotation=30, ha="right", rotation_mode="anchor")
     axes.set_xlim(-0.6, len(group.arms) - 0.4)
     _scaled(axes, head)
 
 
-def _limits(axes: "Axes", head: Cell) -> None:
-    """Floor and ceiling, named at the right end, outside the panel, where no dot is."""
-    for value, name in ((head.floor, "floor"), (head.ceiling, "ceiling")):
+def _limits(axes: "Axes", head: Cell, *, named: bool = False) -> None:
+    """Floor and ceiling, said at the right end, outside the panel, where no dot is."""
+    floor = ["floor", *textwrap.wrap((head.floor_name or "").replace("_", " "), 14)] if named else ["floor"]
+    for value, name in ((head.floor, "\n".join(floor)), (head.ceiling, "ceiling")):
         if value is not None:
             axes.axhline(value, linestyle=(0, (4, 3)), linewidth=1, color="#888888", zorder=1)
             axes.annotate(name, (1, value), (3, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
@@ -123,7 +134,7 @@ def _limits(axes: "Axes", head: Cell) -> None:
 
 
 def _curves(axes: "Axes", group: Group, colours: dict[str, str], by_digest: dict[str, list[RunRecord]]) -> None:
-    head = group.any_arm
+    head, names = group.any_arm, list(colours)
     for x, (name, cell) in enumerate(group.arms.items()):
         label: str | None = name
         for record in (record for digest in dict.fromkeys(cell.runs) for record in by_digest[digest]):
@@ -131,10 +142,10 @@ def _curves(axes: "Axes", group: Group, colours: dict[str, str], by_digest: dict
                       if "validation" in entry]  # fmt: skip
             points = [(step, value) for step, value in scored if value is not None and math.isfinite(value)]
             if points and (record.task, record.architecture) == (cell.task, name):
-                under = 3 - 0.1 * x  # where arms coincide, the first of the legend is the one that is seen
-                line: dict[str, Any] = {"color": colours[name], "linewidth": 1.2, "alpha": 0.85, "zorder": under}
-                axes.plot(*zip(*points, strict=True), label=label, **line)
-                axes.scatter(*points[-1], s=9, color=colours[name], linewidths=0, zorder=under)
+                every = max(len(group.arms), math.ceil(len(points) / MARKED))
+                line: dict[str, Any] = {"color": colours[name], "linewidth": 1.4, "alpha": 0.7, "zorder": 3 - 0.1 * x}
+                line |= {"marker": MARKERS[names.index(name) % len(MARKERS)], "markersize": 4.5, "markeredgewidth": 0}
+                axes.plot(*zip(*points, strict=True), label=label, markevery=(x, every), **line)
                 label = None
     if not axes.lines:
         axes.set_axis_off()
@@ -146,7 +157,7 @@ def _curves(axes: "Axes", group: Group, colours: dict[str, str], by_digest: dict
     _scaled(axes, head)
     if axes.get_legend_handles_labels()[1]:
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3, fontsize=7.5, frameon=False,
-                    handlelength=1.2, columnspacing=1.2)  # fmt: skip
+                    handlelength=2, columnspacing=1.2)  # fmt: skip
 
 
 def _scaled(axes: "Axes", head: Cell) -> None:

@@ -38,7 +38,7 @@ def test_set(members: Sequence[Group]) -> list[str]:
         floor = f"floor {formats.number(cell.floor, cell)}" if len(members) == 1 else "floor"
         parts = [f"{floor}: {cell.floor_name}"] if cell.floor_name else []
         parts += [] if cell.ceiling is None else [f"ceiling {formats.number(cell.ceiling, cell)}"]
-        parts += [f"{cell.n_examples:,} test examples"] if cell.n_examples else []
+        parts += [f"{cell.n_examples:,} test example{'s' * (cell.n_examples > 1)}"] if cell.n_examples else []
         if parts:
             said.setdefault("; ".join(parts), []).append(group.label)
     several = len(said) > 1

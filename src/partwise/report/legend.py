@@ -33,7 +33,7 @@ def _marks(heads: list[Cell]) -> list[str]:
     is_range = any("range" in (cell.interval, cell.retained_interval) for cell in heads)
     marks = {
         "k/n: k of n scored runs solve it, closing 90 % of the way from floor to ceiling" + _wilson(scored): scored,
-        "(+l): l more runs diverged or failed, and have no score": any(cell.n_failed for cell in scored),
+        "(+l): l more runs diverged or failed, and have no score": any(cell.n_failed for cell in heads),
         "a–b: 95 % interval of the mean over seeds (Student t)": any(cell.interval == "t" for cell in heads),
         "r: the range of the seeds instead of an interval, as they are two, split into two groups, or lie within .02 "
         "of a bound": is_range,
