@@ -332,8 +332,8 @@ def _about(records: "list[RunRecord]") -> str:
     last = max(record.finished for record in records)[:10]
     machines = {record.execution["environment"]["machine"] for record in records if record.execution}
     return (
-        f"`partwise {shlex.join(sys.argv[1:])}`: {len(records)} runs, {minutes:.1f} minutes of training in all, finished "
-        f"{last}, on {', '.join(sorted(machines)) or 'an unknown machine'}."
+        f"`partwise {shlex.join(sys.argv[1:])}`: {len(records)} runs, {minutes:.1f} minutes of training in all, "
+        f"finished {last}, on {', '.join(sorted(machines)) or 'an unknown machine'}."
     )
 
 

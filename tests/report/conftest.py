@@ -57,7 +57,7 @@ def make_run(
     ]
     name, unit = headline["name"], headline["unit"]
     if status == "done" and value is not None:
-        rows.append(Row(where="test", quantity=name, value=value, unit=unit))
+        rows.append(Row(where="test", quantity=name, value=value, unit=unit, n=4000))
         rows.append(Row(where="test", quantity=f"{name}.ceiling", value=headline["perfect"], unit=unit))
         if floor is not None:
             rows.append(Row(where="test", quantity=f"{name}.floor.guess", value=floor, unit=unit))
@@ -105,7 +105,7 @@ def bits() -> dict[str, Any]:
 def study(run, arm) -> list[RunRecord]:
     """Three arms of needle with strata and curves, one run of which diverged, and an arm that failed altogether."""
     curve = tuple({"step": step, "validation": {"accuracy": step / 100}} for step in (0, 50, 100))
-    strata = tuple(Row(where=f"test/n_pairs={k}", quantity="accuracy", value=1 / k) for k in (1, 2, 10))
+    strata = tuple(Row(where=f"test/n_pairs={k}", quantity="accuracy", value=1 / k, n=50) for k in (1, 2, 10))
     records = [
         *arm("standard", [1.0, 0.99, 0.985], extra=strata, history=curve),
         *arm("frozen_qk", [0.99, 0.97, 0.95], history=curve, trainable=800),
@@ -113,3 +113,24 @@ def study(run, arm) -> list[RunRecord]:
     ]
     lost = {"status": "diverged", "steps": 7, "detail": "diverged at step 7: loss 4e+06"}
     return [*records, run("mixit", 3, **lost), run("frozen_mlp", 0, **lost)]
+
+
+@pytest.fixture
+def memorization(arm, bits):
+    """Two arms with three counts of bits, as the task of that name gives them."""
+
+    def counts(whole):
+        kinds = ("", "_per_trainable_parameter", "_per_total_parameter")
+        return tuple(
+            Row(where="test", quantity=f"{name}{kind}", value=whole / (1000 if kind else 1), unit="bit")
+            for name in ("bits", "bits_accuracy", "bits_fano")
+            for kind in kinds
+            if name + kind != "bits"
+        )
+
+    settings = {"task": "memorization", "headline": bits, "floor": 200.0, "gain": 0.05}
+    return [
+        record
+        for name, value in (("standard", 2000.0), ("mixit", 1000.0))
+        for record in arm(name, [value, value + 10, value + 20], extra=counts(value), **settings)
+    ]

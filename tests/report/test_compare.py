@@ -27,7 +27,7 @@ def test_two_runs_of_different_arms_are_compared(keep, run):
     assert line(text, "model.width") == "model.width 64 70"
     assert "task.n_pairs" not in text
     assert "execution: no difference" in text
-    assert line(text, "needle") == "needle standard | mixit accuracy 1.00 .250 −.750 one pair: no interval 1"
+    assert line(text, "needle") == "needle standard | mixit accuracy 1.00 .250 −.750 one pair: no interval 1 1 1"
 
 
 def test_two_folders_are_paired_over_the_seeds_they_share(keep, arm):
@@ -35,9 +35,30 @@ def test_two_folders_are_paired_over_the_seeds_they_share(keep, arm):
     theirs = arm("standard", [0.6, 0.72, 0.78, 0.9]) + arm("mixit", [0.2, 0.2, 0.2])
     text = compare(keep("a", ours), keep("b", theirs))
     # differences .10 .12 .08: mean .1, sd .02, half width 4.302653 * .02 / sqrt(3) = .0497
-    assert line(text, "needle standard") == "needle standard accuracy .600 .750 +.100 [+.050, +.150] 3"
-    assert line(text, "needle mixit") == "needle mixit accuracy .200 .200 .000 [.000, .000] 3"
+    assert line(text, "needle standard") == "needle standard accuracy .600 .700 +.100 [+.050, +.150] 3 3 4"
+    assert line(text, "needle mixit") == "needle mixit accuracy .200 .200 .000 [.000, .000] 3 3 3"
     assert line(text, "seed") == "seed 0, 1, 2 0, 1, 2, 3"
+
+
+def test_the_means_are_those_of_the_pairs_so_that_their_difference_is_the_one_shown(keep, arm, run):
+    text = compare(keep("a", arm("standard", [1.0, 0.5, 0.6])), keep("b", [run("standard", 0, 0.537)]))
+    assert line(text, "needle") == "needle standard accuracy 1.00 .537 −.463 one pair: no interval 1 3 1"
+    assert "means over the pairs" in text
+    assert "means over the pairs" not in compare(keep("c", [run()]), keep("d", [run()]))
+
+
+def test_what_one_side_alone_has_is_listed(keep, run):
+    ours = [run("standard"), run("frozen_vo"), run("standard", task="recall")]
+    text = compare(keep("a", ours), keep("b", [run("standard"), run("mixit")]))
+    assert "  only in A: needle frozen_vo; recall standard" in text
+    assert "  only in B: needle mixit" in text
+    assert "only in" not in compare(keep("c", [run()]), keep("d", [run()]))
+
+
+def test_two_pairs_give_a_range_and_it_is_explained(keep, arm):
+    text = compare(keep("a", arm("standard", [0.5, 0.5])), keep("b", arm("standard", [0.6, 0.65])))
+    assert line(text, "needle") == "needle standard accuracy .500 .625 +.125 [+.100, +.150] r 2 2 2"
+    assert "r: the range of the differences" in text
 
 
 def test_how_it_was_run_is_compared_too(keep, run):

@@ -1,7 +1,7 @@
 import pytest
 
 from partwise.errors import ConfigError
-from partwise.report import draw
+from partwise.report import draw, figure
 
 
 @pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
@@ -32,6 +32,35 @@ def test_the_papers_value_is_drawn_at_the_papers_size_only(run, tmp_path, monkey
     assert "D" not in drawn
     draw([run(task__n_pairs=30)], tmp_path / "large.png")
     assert drawn.count("D") == 1
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that are drawn, to be looked at."""
+    figures = []
+    made = figure._figure
+    monkeypatch.setattr(figure, "_figure", lambda *given: figures.append(made(*given)) or figures[-1])
+    return figures
+
+
+def test_a_panel_says_the_tasks_sizes_and_which_predictor_its_floor_is(study, drawn, tmp_path):
+    draw(study, tmp_path / "a.png")
+    (above, below) = drawn[0].axes
+    assert above.get_title() == "needle\nn_pairs=8"
+    assert "floor\nguess" in [text.get_text() for text in above.texts]
+    assert [line.get_marker() for line in below.lines if line.get_marker() in "o^s"] == ["o"] * 3 + ["s"] * 3
+
+
+def test_two_seeds_stand_inside_the_bar_of_their_mean_and_three_have_a_whisker(arm, drawn, tmp_path):
+    for n in (2, 3):
+        draw(arm("standard", [0.5, 0.6, 0.7][:n]), tmp_path / f"{n}.png")
+    (two, _), (three, _) = (each.axes for each in drawn)
+    dots = two.collections[0].get_offsets()[:, 0]
+    (bar,) = two.collections[1].get_segments()
+    assert bar[0][0] + 0.2 < min(dots) < max(dots) < bar[1][0] - 0.2
+    assert (len(two.collections), len(three.collections)) == (2, 3)
+    (whisker,) = three.collections[2].get_segments()
+    assert whisker[0][1] == pytest.approx(0.6 - 0.2484, abs=1e-3)
 
 
 def test_another_suffix_names_the_possible_ones(study, tmp_path):

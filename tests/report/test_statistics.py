@@ -24,6 +24,18 @@ def test_one_value_has_no_interval_and_none_has_no_mean():
     assert interval([], 0.0, 1.0).mean is None
 
 
+def test_two_values_have_a_range_and_no_t_interval():
+    found = interval([0.4, 0.6], 0.0, 1.0)
+    assert (found.low, found.high, found.kind) == (0.4, 0.6, "range")
+    found = retained(scores(0.4, 0.6), scores(1.0, 0.8))
+    assert (found.value, found.low, found.high, found.kind) == (
+        pytest.approx(1 / 1.8),
+        0.4,
+        pytest.approx(0.75),
+        "range",
+    )
+
+
 def test_the_interval_is_the_range_where_seeds_split_in_two():
     found = interval([0.21, 0.98, 0.2, 0.99], 0.0, 1.0)
     assert (found.low, found.high, found.kind) == (0.2, 0.99, "range")

@@ -6,28 +6,6 @@ import pytest
 
 from partwise.errors import ConfigError
 from partwise.report import Cell, formats, render
-from partwise.rows import Row
-
-
-@pytest.fixture
-def memorization(arm, bits):
-    """Two arms with three counts of bits, as the task of that name gives them."""
-
-    def counts(whole):
-        kinds = ("", "_per_trainable_parameter", "_per_total_parameter")
-        return tuple(
-            Row(where="test", quantity=f"{name}{kind}", value=whole / (1000 if kind else 1), unit="bit")
-            for name in ("bits", "bits_accuracy", "bits_fano")
-            for kind in kinds
-            if name + kind != "bits"
-        )
-
-    settings = {"task": "memorization", "headline": bits, "floor": 200.0, "gain": 0.05}
-    return [
-        record
-        for name, value in (("standard", 2000.0), ("mixit", 1000.0))
-        for record in arm(name, [value, value + 10, value + 20], extra=counts(value), **settings)
-    ]
 
 
 def test_json_is_valid_and_has_every_cell(study):
@@ -45,30 +23,6 @@ def test_csv_has_a_line_a_cell_with_the_fields_of_json(study):
     assert next(line for line in lines if line["architecture"] == "frozen_mlp")["mean"] == ""
 
 
-def test_latex_is_a_booktabs_table_with_escapes(study):
-    text = render(study, "latex")
-    assert all(rule in text for rule in (r"\toprule", r"\midrule", r"\bottomrule"))
-    assert r"frozen\_qk" in text
-    assert r"\%" in text
-    assert "frozen_qk" not in text
-    assert "–" not in text
-    assert text.count(" & standard & ") == 1, "headlines only"
-
-
-@pytest.mark.parametrize("width", [80, 100, 160])
-def test_text_fits_its_width_and_has_no_control_codes(study, memorization, width):
-    text = render(study + memorization, "text", width=width)
-    assert max(map(len, text.splitlines())) <= width
-    assert "\x1b" not in text
-    assert all(name in text for name in ("standard", "mixit", "floor", "ceiling", "paper"))
-
-
-def test_text_puts_arms_side_by_side_where_they_fit(study):
-    wide, tall = (render(study, "text", width=width) for width in (110, 80))
-    assert "keeps 97 %" in wide
-    assert "keeps %" in tall
-
-
 def test_a_table_shows_floor_ceiling_paper_solved_and_what_is_kept(study):
     text = render(study, "md")
     row = next(line for line in text.splitlines() if line.startswith("| needle"))
@@ -77,8 +31,60 @@ def test_a_table_shows_floor_ceiling_paper_solved_and_what_is_kept(study):
     assert "0/3 (+1)" in row
     assert "diverged@7" in row
     assert row.endswith("| .200 | 1.00 | 1.00 standard<br>.970 frozen\\_qk<br>.112 mixit |")
+    assert "| floor | ceiling | paper<br>(n\\_pairs=30) |" in text, "the paper's number has its setting"
     assert "n\\_pairs=30" in text, "the paper's setting"
     assert "second-hand" in text
+
+
+@pytest.mark.parametrize("format", ["text", "md", "latex"])
+def test_the_floor_is_named_and_the_size_of_the_test_set_said(study, format):
+    text = render(study, format)
+    assert "floor .200: guess; ceiling 1.00; 4,000 test examples." in text
+    assert "the best predictor without the ability" in text
+
+
+def test_the_heading_has_the_tasks_own_sizes_and_no_unit_that_the_metric_says(study, memorization):
+    text = render(study + memorization, "text", width=100)
+    assert "needle (n_pairs=8): accuracy, higher is better" in text
+    assert "memorization (n_pairs=8): bits, higher is better" in text
+
+
+def test_an_arm_below_the_floor_is_said_to_be_so_in_its_cell(arm):
+    records = arm("standard", [1.0] * 3) + arm("mixit", [0.1, 0.11, 0.12])
+    text = render(records, "text", width=100)
+    assert "below floor" in text
+    assert "keeps −" not in text
+    assert "below floor: it keeps less than nothing" in text
+
+
+def test_a_cell_of_other_steps_than_standards_has_a_mark(run):
+    text = render([run("standard"), run("mixit", value=0.3, train__steps=200)], "text", width=100)
+    assert ".300†" in text
+    assert "†: trained for another number of steps" in text
+    assert "†" not in render([run("standard"), run("mixit")], "text", width=100)
+
+
+def test_shares_of_solved_runs_have_their_wilson_interval_in_the_legend(study):
+    assert "95 % (Wilson): 0/3 .000–.561, 3/3 .439–1.00" in " ".join(render(study, "text", width=100).split())
+
+
+def test_where_no_run_has_a_score_nothing_looks_like_one(run):
+    lost = run("standard", status="failed", steps=9)
+    lost.headline, lost.rows = {}, []
+    text = render([lost], "text", width=100)
+    assert "needle (n_pairs=8): no run has a score" in text
+    assert "failed@9" in text
+    assert "diverged@s, failed@s: stopped at step s" in text
+
+
+def test_arms_of_two_recipes_stand_together(run, arm):
+    records = arm("standard", [1.0] * 3) + arm("standard, frozen blocks.*.norm_1", [1.0, 0.99, 0.98])
+    records += arm("standard", [1.0] * 3, task__n_pairs=16) + arm("mixit", [0.2, 0.21, 0.22], task__n_pairs=16)
+    text = render(records, "md")
+    rows = [line for line in text.splitlines() if line.startswith("| needle n")]
+    assert rows[0].startswith("| needle n\\_pairs=8 | 1.00<br>")
+    assert rows[1].split(" | ")[2] == "", "an arm that the second recipe lacks"
+    assert "| standard | standard, frozen blocks.\\*.norm\\_1 | mixit |" in text
 
 
 def test_marks_are_explained_where_they_occur(study, memorization):
@@ -96,29 +102,12 @@ def test_verdicts_and_warnings_stand_below(study):
     assert "diverged at step 7" in text
 
 
-def test_memorization_shows_three_counts_with_the_papers_beside(memorization):
-    lines = render(memorization, "text", width=100).splitlines()
-    found = [line.split() for line in lines if "bits_accuracy" in line]
-    assert found == [
-        ["bits_accuracy", "2.00", "k", "2.00", "2.00", "2.98"],
-        ["bits_accuracy", "1.00", "k", "1.00", "1.00", "2.18"],
-    ]
-    assert any("bits_fano" in line for line in lines)
-
-
-def test_strata_have_a_table_in_their_own_order(study):
-    lines = render(study, "text", width=100).splitlines()
-    start = lines.index("needle: accuracy by n_pairs")
-    assert lines[start + 2].split() == ["n_pairs", "1", "2", "10"]
-    assert lines[start + 4].split() == ["standard", "1.00", ".500", ".100"]
-
-
 def test_costs_have_a_line_an_arm(study):
     lines = render(study, "text", width=100).splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("needle: costs"))
     assert "matched by steps" in lines[start]
     line = next(line for line in lines[start:] if line.startswith("mixit"))
-    assert line.split() == ["mixit", "2", "64", "1.00", "k", "900", "5.00", "k", "800", "M", "100", "4", "(1", "lost)"]
+    assert line.split() == [*("mixit", "2×64", "1.00", "k", "900", "5.00", "k", "800", "M", "100", "0.01", "3", "(+1)")]
 
 
 def test_how_rates_were_chosen_is_said_for_each_arm_where_it_differs(run):
@@ -128,9 +117,14 @@ def test_how_rates_were_chosen_is_said_for_each_arm_where_it_differs(run):
     assert "rates of mixit: lr 0.02 of {0.01, 0.02}; at the edge of its grid." in render(chosen, "text", width=100)
 
 
-def test_many_strata_are_thinned_and_that_is_said(run):
-    strata = tuple(Row(where=f"test/n_pairs={k}", quantity="accuracy", value=1.0) for k in range(1, 31))
-    assert "accuracy by n_pairs, 9 of 30 shown" in render([run(extra=strata)], "text", width=100)
+def test_rates_that_differ_by_row_are_told_by_row(run):
+    records = [run(name, task__n_pairs=n) for n in (4, 8) for name in ("standard", "standard, frozen embed")]
+    for record in records[:2]:
+        record.selection = "lr 0.02 of {0.01, 0.02}"
+    text = render(records, "text", width=100)
+    assert "  rates at n_pairs=4: lr 0.02 of {0.01, 0.02}." in text
+    records[1].selection = "fixed in advance"
+    assert "rates of 'standard, frozen embed' and standard: fixed in advance." in render(records, "text", width=100)
 
 
 def test_a_wrong_format_names_the_right_ones(study):

@@ -36,7 +36,7 @@ RATE: dict[str, dict[str, float]] = {
     "addition": {"usual": 4e-3, "mixit": 8e-3, "embeddings_only": 8e-3},
     "modular_addition": {"usual": 1e-2},
     "brackets": {"usual": 3e-3},
-    "memorization": {"usual": 4e-2, "standard": 2e-2},
+    "memorization": {"usual": 4e-2, "standard": 2e-2, "embeddings_only": 8e-2},
 }
 GRID: dict[str, tuple[float, ...]] = {
     "needle": (1e-3, 3e-3, 1e-2),
@@ -46,8 +46,16 @@ GRID: dict[str, tuple[float, ...]] = {
     "brackets": (1e-3, 3e-3, 1e-2),
     "memorization": (1e-2, 2e-2, 4e-2, 8e-2),
 }
-OTHERS = "the task's usual ones, not chosen for this arm"
-CHOSEN = "chosen in advance at quick's sizes, on validation of seeds 1000 and 1001"
+QUICK_ONLY = ("k_hop", "addition", "modular_addition", "brackets")  # tasks with no grid of their own yet
+CHOSEN = {
+    "needle": "chosen in advance at quick's sizes, on validation of seeds 1000 and 1001",
+    "memorization": "chosen in advance at quick's sizes, on validation of seeds 1000 and 1001",
+    **dict.fromkeys(QUICK_ONLY, "chosen in advance at quick's sizes, among two or three rates, on seed 1000"),
+}
+AT_EDGE = {  # arms whose best rate is the last of its grid, so that a better one may lie beyond
+    "needle": ("standard", "frozen_qk", "frozen_mlp", "embeddings_only"),
+    "memorization": ("embeddings_only",),
+}
 
 
 @RECIPES.register("mixit")
@@ -114,7 +122,14 @@ def _arm(base: Experiment, name: str, *, own_rate: bool = True) -> Experiment:
         return dataclasses.replace(made, selection="the published ones")
     rates = RATE[name_of(base.task)]
     train = dataclasses.replace(base.train, lr=rates.get(name, rates["usual"]))
-    return dataclasses.replace(made, train=train, selection=CHOSEN if name in ARMS else OTHERS)
+    return dataclasses.replace(made, train=train, selection=_how_chosen(name_of(base.task), name))
+
+
+def _how_chosen(task: str, name: str) -> str:
+    """What a table says of the arm's rate."""
+    if name not in ARMS:
+        return "the task's usual ones, not chosen for this arm"
+    return CHOSEN[task] + ("; at the edge of the grid" if name in AT_EDGE.get(task, ()) else "")
 
 
 def _size(

@@ -100,7 +100,7 @@ def _cell(
         selection="; ".join(dict.fromkeys(run.selection for run in runs)),
         runs=[run.digest for run in runs],
         lr=flat.get("train.lr"),
-        n_examples=readings.examples(scored, metric, split),
+        n_examples=readings.examples(scored, split),
         floor_name=max(floors, key=floors.count) if floors else None,
         closed=closed,
         values=values,

@@ -26,15 +26,23 @@ def costs(cells: Iterable[Cell]) -> list[Grid]:
 def _of_task(task: str, arms: list[tuple[str, Cell]]) -> Grid:
     kinds = ", ".join(dict.fromkeys(cell.matching for _, cell in arms))
     title = f"{task}: costs of a run; arms matched by {kinds}"
-    rates: dict[str, list[str]] = {}
-    for _, cell in arms:
-        rates.setdefault(cell.selection, []).append(cell.architecture)
+    rates: dict[str, list[tuple[str, str]]] = {}
+    for label, cell in arms:
+        rates.setdefault(cell.selection, []).append((label, cell.architecture))
     if len(rates) == 1:
         title += f"; rates {arms[0][1].selection}"
         rates = {}
-    below = [f"rates of {', '.join(dict.fromkeys(names))}: {how}." for how, names in rates.items()]
+    below = [f"rates {_where(those, [label for label, _ in arms])}: {how}." for how, those in rates.items()]
     rows = [[label, *_cost(cell)] for label, cell in arms]
     return without_empty_columns(Grid(title, HEADER, named_once(rows), below))
+
+
+def _where(those: list[tuple[str, str]], labels: list[str]) -> str:
+    """'at n_pairs=8' where these are all arms of a row, else 'of mixit'."""
+    rows = dict.fromkeys(label for label, _ in those)
+    if all(rows) and len(those) == sum(label in rows for label in labels):
+        return f"at {'; '.join(rows)}"
+    return f"of {formats.listed(list(dict.fromkeys(name for _, name in those)))}"
 
 
 def _cost(cell: Cell) -> list[str]:

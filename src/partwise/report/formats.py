@@ -1,5 +1,7 @@
 """How a number is written in a table."""
 
+from collections.abc import Sequence
+
 from partwise.report.cell import Cell
 
 BELOW = "below floor"
@@ -71,6 +73,12 @@ def is_below_floor(cell: Cell) -> bool:
 def percent(value: float) -> str:
     """A share as whole percents, without a minus before zero."""
     return f"{round(value * 100)}".replace("-", "−")
+
+
+def listed(names: Sequence[str], *, quoted: bool = True) -> str:
+    """'a, b and c'; a name with a comma of its own in quotes."""
+    names = [f"'{name}'" if quoted and "," in name else name for name in names]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _scale(value: float) -> tuple[float, str]:

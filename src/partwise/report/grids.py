@@ -35,8 +35,8 @@ def test_set(members: Sequence[Group]) -> list[str]:
     said: dict[str, list[str]] = {}
     for group in members:
         cell = group.any_arm
-        floor = f"floor {formats.number(cell.floor, cell)}" if len(members) == 1 else "floor"
-        parts = [f"{floor}: {cell.floor_name}"] if cell.floor_name else []
+        floor = f"floor {formats.number(cell.floor, cell)}:" if len(members) == 1 else "floor"
+        parts = [f"{floor} {cell.floor_name}"] if cell.floor_name else []
         parts += [] if cell.ceiling is None else [f"ceiling {formats.number(cell.ceiling, cell)}"]
         parts += [f"{cell.n_examples:,} test example{'s' * (cell.n_examples > 1)}"] if cell.n_examples else []
         if parts:
@@ -50,7 +50,9 @@ def _section(members: list[Group]) -> Section:
     title = f"{heading(members)}: {_measured(best)}"
     arms = [cell for group in members for cell in group.arms.values()]
     below = test_set(members)
-    below += [f"{group.label}: {text}" if group.label else text for group in members for text in sentences(group)]
+    below += [
+        text if group.label in text else f"{group.label}: {text}" for group in members for text in sentences(group)
+    ]
     below += paper_lines(arms)
     more = [grid for group in members for grid in details(group)]
     return Section(title, _wide(title, members, below), _tall(title, members, below), more)

@@ -11,7 +11,7 @@ from partwise.report.legend import legend
 from partwise.report.settings import in_words
 
 HEADER = (
-    *("Task", "Settings", "Architecture", "Mean", "Interval", "Solved", "Retained", "Floor", "Ceiling"),
+    *("Task", "Settings", "Architecture", "Mean", "Interval", "Solved", "Keeps", "Floor", "Ceiling"),
     "Paper (its settings)",
 )
 SIGNS = {

@@ -16,6 +16,12 @@ METRICS = {
 }
 
 
+COSTS = (
+    "costs: trainable, parameters that learn at some time, of all (total); tokens, FLOPs and steps of training; lr, "
+    "its peak rate"
+)
+
+
 def legend(cells: Iterable[Cell], *, details: bool = True) -> list[str]:
     """What a reader needs to read the table.
 
@@ -25,7 +31,8 @@ def legend(cells: Iterable[Cell], *, details: bool = True) -> list[str]:
     """
     cells = list(cells)
     heads = [cell for cell in cells if cell.headline]
-    return [*_marks(heads), *_limits(cells, heads, details), *_metrics(cells if details else heads)]
+    costs = [COSTS] if details and heads else []
+    return [*_marks(heads), *_limits(cells, heads, details), *_metrics(cells if details else heads), *costs]
 
 
 def _marks(heads: list[Cell]) -> list[str]:
@@ -71,7 +78,7 @@ def _limits(cells: list[Cell], heads: list[Cell], details: bool) -> list[str]:
         )
     if strata:
         known = any(cell.floor is not None for cell in strata)
-        floors = "its floor is on these alone" if known else "floors are for the whole test set"
+        floors = "its floor is the same predictor's, on these alone" if known else "floors are for the whole test set"
         said.append(f"n: how many test examples a column has; {floors}")
     if any(cell.paper is not None for cell in (cells if details else heads)):
         said.append(

@@ -40,13 +40,19 @@ def score(run: RunRecord, metric: str, split: str, of: dict[str, Any]) -> Score:
 
 
 def floor(run: RunRecord, metric: str, split: str, of: dict[str, Any]) -> tuple[float, str | None]:
-    """The best of the run's floors, and its name; without any, zero for a headline where higher is better."""
+    """The best of the run's floors, and its name; without any, zero for a headline where higher is better.
+
+    On a stratum it is the one that is best on the whole test set: who always says yes is no floor for the yeses alone.
+    """
     start = f"{metric}.floor."
     rows = [row for row in run.rows if row.where == split and row.quantity.startswith(start)]
     rows = [row for row in rows if math.isfinite(row.value)]
     if not rows:
         has_zero = of["better"] == "higher" and metric == run.headline.get("name") and split == "test"
         return (0.0 if has_zero else math.nan), None
+    if split != "test":
+        whole = floor(run, run.headline.get("name", metric), "test", of)[1]
+        rows = [row for row in rows if row.quantity == f"{start}{whole}"] or rows
     best = (max if of["better"] == "higher" else min)(rows, key=lambda row: row.value)
     return best.value, best.quantity.removeprefix(start)
 
@@ -66,10 +72,9 @@ def by_seed(runs: list[RunRecord], scores: list[Score]) -> dict[Any, Score]:
     return {key: mean_score(same) for key, same in together.items()}
 
 
-def examples(runs: list[RunRecord], metric: str, split: str) -> int | None:
-    """How many test examples a run's score is made of."""
-    found = (row.n for run in runs for row in run.rows if (row.quantity, row.where) == (metric, split))
-    return next(found, None)
+def examples(runs: list[RunRecord], split: str) -> int | None:
+    """How many test examples a run's scores are made of; a number that a task derives from others counts none."""
+    return max((row.n for run in runs for row in run.rows if row.where == split), default=None)
 
 
 def probes(runs: list[RunRecord]) -> dict[tuple[str, str, str], float]:

@@ -117,14 +117,7 @@ def _broken(cell: str, limit: int, at: re.Pattern[str] = BREAK) -> str:
 
 
 def _wrapped(texts: Iterable[str], width: int) -> str:
-    return "\n".join(
-        textwrap.fill(
-            text,
-            width,
-            initial_indent=GAP,
-            subsequent_indent=2 * GAP,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for text in texts
+    wrap = textwrap.TextWrapper(
+        width, initial_indent=GAP, subsequent_indent=2 * GAP, break_long_words=False, break_on_hyphens=False
     )
+    return "\n".join(wrap.fill(TOGETHER.sub(NO_BREAK, text)) for text in texts).replace(NO_BREAK, " ")

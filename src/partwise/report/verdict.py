@@ -135,7 +135,7 @@ def _outcomes(arms: Sequence[Cell]) -> list[str]:
     for cell in arms:
         named.setdefault(_outcome(cell), []).append(cell.architecture)
     return [
-        f"{_listed(names)} {outcome.one if len(names) == 1 else outcome.many} {outcome.rest}"
+        f"{formats.listed(names)} {outcome.one if len(names) == 1 else outcome.many} {outcome.rest}"
         for outcome, names in named.items()
     ]
 
@@ -176,7 +176,7 @@ def _measures(standard: Cell, arms: Sequence[Cell]) -> list[str]:
     rising = [cell for cell in arms if cell.still_rising]
     if rising:
         gains = [(cell, formats.percent(abs(cell.gain_last_tenth or 0.0))) for cell in rising]
-        named = _listed([f"{cell.architecture} (by {gain} %)" for cell, gain in gains], quoted=False)
+        named = formats.listed([f"{cell.architecture} (by {gain} %)" for cell, gain in gains], quoted=False)
         verb, whose = (_rises(standard), "its") if len(rising) == 1 else (_rises(standard)[:-1], "their")
         rest = "speed, not capacity" if standard in rising else "speed as well as capacity"
         return [f"{named} still {verb} over the last tenth of {whose} steps, so this compares {rest}."]
@@ -199,9 +199,3 @@ def _rising(cell: Cell) -> str:
 def _overlap(one: Cell, other: Cell) -> bool:
     lows, highs = (one.ci_low, other.ci_low), (one.ci_high, other.ci_high)
     return max(end or 0.0 for end in lows) <= min(end or 0.0 for end in highs)
-
-
-def _listed(names: Sequence[str], *, quoted: bool = True) -> str:
-    """'a, b and c'; a name with a comma of its own in quotes."""
-    names = [f"'{name}'" if quoted and "," in name else name for name in names]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
