@@ -9,7 +9,7 @@ from torch import nn
 
 from partwise.architectures import architecture
 from partwise.errors import ConfigError
-from partwise.experiment import run, train, vary
+from partwise.experiment import run, vary
 from partwise.flops import flops_per_example
 from partwise.model import ModelConfig, Transformer
 from partwise.parts import AllBut, Only, Stages
@@ -20,6 +20,7 @@ from partwise.tasks.memorization import Memorization
 from partwise.tasks.needle import Needle
 from partwise.token_mixers.attention import Attention
 from partwise.training import TrainConfig
+from partwise.trial import train
 
 
 class Bag(nn.Module):

@@ -216,8 +216,8 @@ def test_the_digest_knows_what_changes_the_numbers_and_what_only_names_a_run():
 
 
 def test_the_checkpoint_of_another_training_is_refused(tmp_path):
-    from partwise.experiment import train
     from partwise.tasks.needle import Needle
+    from partwise.trial import train
 
     def module():
         torch.manual_seed(1)

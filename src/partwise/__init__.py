@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from partwise.experiment import Experiment as Experiment
     from partwise.experiment import load_run as load_run
     from partwise.experiment import run as run
-    from partwise.experiment import train as train
     from partwise.experiment import vary as vary
     from partwise.joins.add import Add as Add
     from partwise.joins.add import Scaled as Scaled
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from partwise.token_mixers.uniform import Uniform as Uniform
     from partwise.training import PartRate as PartRate
     from partwise.training import TrainConfig as TrainConfig
+    from partwise.trial import train as train
 
 _HOME = {  # the same at run time; a test holds the two together
     "architectures": ("architecture",),
@@ -66,7 +66,7 @@ _HOME = {  # the same at run time; a test holds the two together
     "channel_mixers.none": ("NoChannelMixer",),
     "compose": ("experiments_for",),
     "execution": ("Execution",),
-    "experiment": ("Experiment", "load_run", "run", "train", "vary"),
+    "experiment": ("Experiment", "load_run", "run", "vary"),
     "joins.add": ("Add", "Scaled"),
     "model": ("BlockConfig", "ModelConfig", "Transformer"),
     "parts": ("AllBut", "Only", "Stages", "census"),
@@ -90,6 +90,7 @@ _HOME = {  # the same at run time; a test holds the two together
     "token_mixers.random_mixing": ("RandomMixing",),
     "token_mixers.uniform": ("Uniform",),
     "training": ("PartRate", "TrainConfig"),
+    "trial": ("train",),
 }
 _VERBS = {"render": "table", "draw": "figure"}  # called as on the command line
 _PLACE_OF = {_VERBS.get(name, name): (module, name) for module, names in _HOME.items() for name in names}

@@ -2,9 +2,7 @@
 
 import errno
 import os
-import shlex
 import sys
-import tempfile
 import textwrap
 import traceback
 from pathlib import Path
@@ -13,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from partwise import __version__
-from partwise.errors import ConfigError, PartwiseError, UnknownName, did_you_mean
+from partwise.errors import ConfigError, PartwiseError, Stopped, UnknownName, did_you_mean
 
 if TYPE_CHECKING:
     from partwise.experiment import Experiment
-    from partwise.records import RunRecord
     from partwise.sweep import Options
 
 
@@ -99,6 +96,7 @@ def run(
 ) -> None:
     """Train one task under some architectures, and print the table."""
     files = _load_plugins(plugin)
+    from partwise.carry_out import carry_out
     from partwise.compose import experiments_for
 
     experiments = experiments_for(
@@ -106,7 +104,7 @@ def run(
     )
     experiments = _matched(experiments, match)
     options = _options(precision, threads, device, fresh, files)
-    _carry_out(experiments, out or Path("out") / task, jobs, options, dry_run)
+    carry_out(experiments, out or Path("out") / task, jobs, options, dry_run)
 
 
 @app.command()
@@ -129,6 +127,7 @@ def reproduce(
 ) -> None:
     """Run a paper's comparison at a size that fits your machine, and print the table."""
     files = _load_plugins(plugin)
+    from partwise.carry_out import carried_out, carry_out
     from partwise.compose import planned, within_budget
     from partwise.execution import usable_cores
     from partwise.recipes import RECIPES
@@ -147,10 +146,10 @@ def reproduce(
     experiments = plan.experiments
     if plan.grids:
         typer.echo(f"Rates are chosen on validation first: {len(plan.selection_runs())} runs.")
-        selected = _carried_out(plan.selection_runs(), out / SELECTION, jobs, options, dry_run)
+        selected = carried_out(plan.selection_runs(), out / SELECTION, jobs, options, dry_run)
         experiments = experiments if dry_run else plan.with_chosen(selected)
         typer.echo("Then what is reported:")
-    _carry_out(_matched(experiments, match), out, jobs, options, dry_run)
+    carry_out(_matched(experiments, match), out, jobs, options, dry_run)
 
 
 @app.command()
@@ -261,91 +260,6 @@ def _options(precision: str, threads: int | None, device: str | None, fresh: boo
     return Options(precision=precision, threads=threads, device=device, fresh=fresh, plugins=files)  # type: ignore[arg-type]
 
 
-def _carry_out(experiments: "list[Experiment]", out: Path, jobs: int | None, options: "Options", dry_run: bool) -> None:
-    """Run what is not done, print and keep table and figure; exit code 1 if a run failed."""
-    records = _carried_out(experiments, out, jobs, options, dry_run)
-    if dry_run:
-        return
-    if not records:
-        raise PartwiseError("nothing was run here: another process has all of it.")
-    _publish(out)
-    failed = [record for record in records if record.status == "failed"]
-    for record in failed:
-        place = out / "runs" / record.digest / "error.txt"
-        said = f"failed: {record.task} {record.architecture} seed {record.seed}: {record.detail} ({place})"
-        typer.echo(said, err=True)
-    if failed:
-        raise typer.Exit(1)
-
-
-def _carried_out(
-    experiments: "list[Experiment]", out: Path, jobs: int | None, options: "Options", dry_run: bool
-) -> "list[RunRecord]":
-    """Check everything, then run what is not done; with `dry_run`, say what it would cost."""
-    from partwise.display import Display, plan_text
-    from partwise.execution import check_device, usable_cores
-    from partwise.sweep import run_all
-
-    check_device(options.device)
-    censuses = {experiment.digest: experiment.check() for experiment in experiments}
-    for one, other in _same_runs(experiments):
-        typer.echo(f"{other} is the same run as {one}, and a folder's table has it once.")
-    jobs = jobs or max(1, usable_cores() // (options.threads or 1))
-    if dry_run:
-        typer.echo(plan_text(experiments, jobs), nl=False)
-        return []
-    _check_writable(out)
-    try:
-        with Display(experiments, censuses, jobs) as display:
-            records = run_all(experiments, out, jobs=jobs, options=options, watch=display.watch)
-    except KeyboardInterrupt:
-        _end("stopped. Finished runs are kept; the same command goes on from the last checkpoints.", 130)
-    for line in display.busy:
-        typer.echo(line, err=True)
-    return records
-
-
-def _same_runs(experiments: "list[Experiment]") -> list[tuple[str, str]]:
-    """Architectures that come to the same experiment."""
-    first: dict[str, str] = {}
-    pairs = [(first.setdefault(one.digest, one.arm), one.arm) for one in experiments]
-    return list(dict.fromkeys((one, other) for one, other in pairs if one != other))
-
-
-def _publish(out: Path) -> None:
-    """The table of all that the folder holds, on the screen; table and figure beside the runs."""
-    from partwise.records import read_records, write_text
-    from partwise.report import draw, render
-
-    records = read_records(out)
-    typer.echo(render(records, "text"), nl=False)
-    for suffix, format in (("txt", "text"), ("md", "md"), ("json", "json")):
-        about = "" if format == "json" else f"{_about(records)}\n\n"
-        write_text(out / f"table.{suffix}", about + render(records, format))
-    draw(records, out / "figure.png")
-    typer.echo(f"\ntable:  {out / 'table.md'} (and .txt, .json)\nfigure: {out / 'figure.png'}")
-
-
-def _about(records: "list[RunRecord]") -> str:
-    """Where a table is from: command, date, machine, minutes."""
-    minutes = sum(record.seconds for record in records) / 60
-    last = max(record.finished for record in records)[:10]
-    machines = {record.execution["environment"]["machine"] for record in records if record.execution}
-    return (
-        f"`partwise {shlex.join(sys.argv[1:])}`: {len(records)} runs, {minutes:.1f} minutes of training in all, "
-        f"finished {last}, on {', '.join(sorted(machines)) or 'an unknown machine'}."
-    )
-
-
-def _check_writable(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=out).close()
-    except OSError as error:
-        why = "it is a file, not a folder" if out.is_file() else error.strerror
-        raise PartwiseError(f"--out {out} cannot be written: {why}. Name a folder of your own.") from None
-
-
 def main() -> None:
     """Run the command line. An error is one paragraph and exit code 2; --debug adds the traceback."""
     debug = "--debug" in sys.argv
@@ -354,6 +268,8 @@ def main() -> None:
     except BrokenPipeError:  # `partwise table ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except Stopped as stopped:
+        _end(str(stopped), 130)
     except Exception as error:
         if debug:
             traceback.print_exc()

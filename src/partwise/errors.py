@@ -28,6 +28,10 @@ class PluginError(PartwiseError):
     """A file of the user's raised while it was loaded."""
 
 
+class Stopped(Exception):
+    """Ctrl-C, after all runs have ended."""
+
+
 def did_you_mean(name: str, known: Iterable[str], *, n: int = 2) -> str:
     """' Did you mean ...?' with the nearest names, or nothing."""
     near = difflib.get_close_matches(name, list(known), n=n)

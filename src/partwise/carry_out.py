@@ -1,0 +1,96 @@
+"""What `run` and `reproduce` share: check, run, print, keep."""
+
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+import typer
+
+from partwise.display import Display, plan_text
+from partwise.errors import PartwiseError, Stopped
+from partwise.execution import check_device, usable_cores
+from partwise.experiment import Experiment
+from partwise.records import RunRecord, read_records, write_text
+from partwise.report import draw, render
+from partwise.sweep import Options, run_all
+
+
+def carry_out(experiments: list[Experiment], out: Path, jobs: int | None, options: Options, dry_run: bool) -> None:
+    """Run what is not done, print and keep table and figure; exit code 1 if a run failed."""
+    records = carried_out(experiments, out, jobs, options, dry_run)
+    if dry_run:
+        return
+    if not records:
+        raise PartwiseError("nothing was run here: another process has all of it.")
+    _publish(out)
+    failed = [record for record in records if record.status == "failed"]
+    for record in failed:
+        place = out / "runs" / record.digest / "error.txt"
+        said = f"failed: {record.task} {record.architecture} seed {record.seed}: {record.detail} ({place})"
+        typer.echo(said, err=True)
+    if failed:
+        raise typer.Exit(1)
+
+
+def carried_out(
+    experiments: list[Experiment], out: Path, jobs: int | None, options: Options, dry_run: bool
+) -> list[RunRecord]:
+    """Check everything, then run what is not done; with `dry_run`, say what it would cost."""
+
+    check_device(options.device)
+    censuses = {experiment.digest: experiment.check() for experiment in experiments}
+    for one, other in _same_runs(experiments):
+        typer.echo(f"{other} is the same run as {one}, and a folder's table has it once.")
+    jobs = jobs or max(1, usable_cores() // (options.threads or 1))
+    if dry_run:
+        typer.echo(plan_text(experiments, jobs), nl=False)
+        return []
+    _check_writable(out)
+    try:
+        with Display(experiments, censuses, jobs) as display:
+            records = run_all(experiments, out, jobs=jobs, options=options, watch=display.watch)
+    except KeyboardInterrupt:
+        raise Stopped("stopped. Finished runs are kept; the same command goes on from the last checkpoints.") from None
+    for line in display.busy:
+        typer.echo(line, err=True)
+    return records
+
+
+def _same_runs(experiments: list[Experiment]) -> list[tuple[str, str]]:
+    """Architectures that come to the same experiment."""
+    first: dict[str, str] = {}
+    pairs = [(first.setdefault(one.digest, one.arm), one.arm) for one in experiments]
+    return list(dict.fromkeys((one, other) for one, other in pairs if one != other))
+
+
+def _publish(out: Path) -> None:
+    """The table of all that the folder holds, on the screen; table and figure beside the runs."""
+
+    records = read_records(out)
+    typer.echo(render(records, "text"), nl=False)
+    for suffix, format in (("txt", "text"), ("md", "md"), ("json", "json")):
+        about = "" if format == "json" else f"{_about(records)}\n\n"
+        write_text(out / f"table.{suffix}", about + render(records, format))
+    draw(records, out / "figure.png")
+    typer.echo(f"\ntable:  {out / 'table.md'} (and .txt, .json)\nfigure: {out / 'figure.png'}")
+
+
+def _about(records: list[RunRecord]) -> str:
+    """Where a table is from: command, date, machine, minutes."""
+    minutes = sum(record.seconds for record in records) / 60
+    last = max(record.finished for record in records)[:10]
+    machines = {record.execution["environment"]["machine"] for record in records if record.execution}
+    return (
+        f"`partwise {shlex.join(sys.argv[1:])}`: {len(records)} runs, {minutes:.1f} minutes of training in all, "
+        f"finished {last}, on {', '.join(sorted(machines)) or 'an unknown machine'}."
+    )
+
+
+def _check_writable(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=out).close()
+    except OSError as error:
+        why = "it is a file, not a folder" if out.is_file() else error.strerror
+        raise PartwiseError(f"--out {out} cannot be written: {why}. Name a folder of your own.") from None
