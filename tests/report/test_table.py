@@ -39,7 +39,7 @@ def test_a_table_shows_floor_ceiling_paper_solved_and_what_is_kept(study):
 @pytest.mark.parametrize("format", ["text", "md", "latex"])
 def test_the_floor_is_named_and_the_size_of_the_test_set_said(study, format):
     text = render(study, format)
-    assert "floor .200: guess; ceiling 1.00; 4,000 test examples." in text
+    assert "floor .200: guess; ceiling 1.00; 4,000 scored test answers." in text
     assert "the best predictor without the ability" in text
 
 

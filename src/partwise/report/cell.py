@@ -64,7 +64,7 @@ class Cell:
         selection: how the rates were chosen.
         runs: digests, also of those that failed.
         lr: the peak learning rate.
-        n_examples: test examples, or positions of them, that a run's score is made of.
+        n_examples: scored answers of the test set that a run's score is made of.
         retained_interval: how the interval of `retained` was made.
         floor_name: which predictor is the floor.
         closed: mean share of the way from floor to ceiling.

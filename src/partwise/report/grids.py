@@ -31,14 +31,14 @@ def sections(cells: Iterable[Cell]) -> list[Section]:
 
 
 def test_set(members: Sequence[Group]) -> list[str]:
-    """'floor .352: most_frequent_value; ceiling 1.00; 4,000 test examples': what the numbers are measured by and on."""
+    """'floor .352: most_frequent_value; ceiling 1.00; 4,000 scored test answers': what the numbers are read against."""
     said: dict[str, list[str]] = {}
     for group in members:
         cell = group.any_arm
         floor = f"floor {formats.number(cell.floor, cell)}:" if len(members) == 1 else "floor"
         parts = [f"{floor} {cell.floor_name}"] if cell.floor_name else []
         parts += [] if cell.ceiling is None else [f"ceiling {formats.number(cell.ceiling, cell)}"]
-        parts += [f"{cell.n_examples:,} test example{'s' * (cell.n_examples > 1)}"] if cell.n_examples else []
+        parts += [f"{cell.n_examples:,} scored test answer{'s' * (cell.n_examples > 1)}"] if cell.n_examples else []
         if parts:
             said.setdefault("; ".join(parts), []).append(group.label)
     several = len(said) > 1

@@ -79,7 +79,7 @@ def _limits(cells: list[Cell], heads: list[Cell], details: bool) -> list[str]:
     if strata:
         known = any(cell.floor is not None for cell in strata)
         floors = "its floor is the same predictor's, on these alone" if known else "floors are for the whole test set"
-        said.append(f"n: how many test examples a column has; {floors}")
+        said.append(f"n: how many scored test answers a column has; {floors}")
     if any(cell.paper is not None for cell in (cells if details else heads)):
         said.append(
             "paper: as published, at the sizes in brackets, which need not be ours; first-hand: read in the paper or "

@@ -73,7 +73,7 @@ def by_seed(runs: list[RunRecord], scores: list[Score]) -> dict[Any, Score]:
 
 
 def examples(runs: list[RunRecord], split: str) -> int | None:
-    """How many test examples a run's scores are made of; a number that a task derives from others counts none."""
+    """How many scored test answers a run's scores are made of; a number that a task derives from others counts none."""
     return max((row.n for run in runs for row in run.rows if row.where == split), default=None)
 
 
