@@ -1,6 +1,7 @@
 """`partwise new`: a part that works as it stands, its test, and a two-line recipe that runs it."""
 
 import importlib
+import importlib.util
 import keyword
 from pathlib import Path
 
@@ -151,6 +152,7 @@ class {cls}:
 TEST = '''"""The contracts of the lab, on {name}."""
 
 import importlib
+import importlib.util
 import keyword
 from pathlib import Path
 
@@ -226,6 +228,7 @@ def write_part(kind: str, name: str, folder: Path) -> str:
     for path, content in files.items():
         write_text(path, content.format(**words))
     part, test, recipe = files
+    first = "" if importlib.util.find_spec("pytest") else " (after: pip install pytest)"
     option = {
         "token-mixer": f"partwise run needle --arch standard,{name} --plugin {part}",
         "task": f"partwise run {name} --arch standard,mixit --plugin {part}",
@@ -233,7 +236,7 @@ def write_part(kind: str, name: str, folder: Path) -> str:
     }[kind]
     return (
         f"{part}   the part; it works as it stands, change what it does\n"
-        f"{test}   its test: python -m pytest {test}\n"
+        f"{test}   its test: python -m pytest {test}{first}\n"
         f"{recipe}   runs it: python {recipe}\n"
         f"or: {option}\n"
     )
