@@ -82,6 +82,10 @@ def test_what_is_no_setting_is_refused_and_what_makes_another_arm_is_named_in_it
     _, out, _ = call("run needle --out b --set model.token_mixer=uniform", *SMALL)
     assert "needle m=2 standard, model.token_mixer=uniform: learns" in out
     assert "not chosen at these settings" in " ".join(out.split())
+    for setting in ("model.norm=layer", "model.blocks.0.norm=layer", 'learn.patterns=["embed"]'):
+        more = ("--set", "model.blocks=[{},{}]") if "blocks" in setting else ()
+        _, out, _ = call("run needle --dry-run --out c", *SMALL, *more, "--set", setting)
+        assert f"standard, {setting}"[:20] in out
 
 
 def test_a_rate_set_by_hand_is_not_said_to_be_chosen(call):

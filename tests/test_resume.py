@@ -228,6 +228,9 @@ def test_the_checkpoint_of_another_training_is_refused(tmp_path):
     train(module(), task, config=config, checkpoint=path, test_size=50)
     with pytest.raises(ConfigError, match="is of another training: seed, train, learn differ"):
         train(module(), task, config=TrainConfig(steps=11), learn=AllBut("0"), seed=5, checkpoint=path, test_size=50)
+    with pytest.raises(ConfigError, match="is of another training: task differ"):
+        train(module(), Needle(n_pairs=2, n_values=5, min_pairs=2), config=config, checkpoint=path, test_size=50)
+    assert train(module(), task, config=config, checkpoint=str(path), test_size=50).status == "done"
 
 
 def test_a_shared_module_with_buffers_is_saved_once_and_resumed(tmp_path):

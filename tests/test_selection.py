@@ -85,6 +85,14 @@ def test_no_rate_is_chosen_while_a_selection_run_is_missing_or_failed(lost):
         grid.best(records[:3] if lost == "missing" else records)
 
 
+def test_a_score_that_is_no_number_loses():
+    """A nan is null in the file that a second start reads."""
+    grid = Grid(base=experiment(), values=(1e-3, 3e-3))
+    records = [record(one, 0.1 if one.train.lr == 1e-3 else 0.9) for one in grid.runs()]
+    records[-1].history[-1]["validation"]["loss"] = None
+    assert grid.best(records)[0] == 1e-3
+
+
 def test_less_is_better_where_the_metric_says_so():
     lower = METRIC | {"better": "lower"}
     assert chosen([0.1, 0.1, 0.5, 0.5, 0.9, 0.9], metric=lower)[0] == 1e-3

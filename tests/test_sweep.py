@@ -154,6 +154,22 @@ def test_a_part_that_a_script_defines_reaches_its_runs(tmp_path):
     assert end.stdout.strip() == "['done']", end.stderr
 
 
+def test_parts_of_a_module_that_the_script_imports_reach_its_runs(tmp_path):
+    body, main = OF_ITS_OWN.split("if __name__")
+    (tmp_path / "my_parts.py").write_text(body.format(tests=str(Path(__file__).parent)))
+    script = tmp_path / "script.py"
+    out = str(tmp_path / "out")
+    script.write_text("from my_parts import *\n\nif __name__" + main.format(out=out).replace("run_all(", "run_all("))
+    end = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert end.stdout.strip() == "['done']", end.stderr
+
+
+def test_a_part_that_runs_cannot_reach_is_said_in_one_sentence(tmp_path):
+    code = OF_ITS_OWN.format(tests=str(Path(__file__).parent), out=str(tmp_path / "out"))
+    end = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "put the part into a file, and load it with load_plugins" in end.stderr
+
+
 def test_no_jobs_are_no_jobs(tmp_path):
     with pytest.raises(ConfigError, match="jobs is 0"):
         run_all([experiment()], tmp_path, jobs=0)

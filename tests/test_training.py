@@ -364,6 +364,28 @@ def test_what_would_train_nothing_or_the_wrong_way_is_refused(made):
         made()
 
 
+def test_a_frozen_parameter_may_hold_infinities():
+    class Masked(nn.Module):
+        def __init__(self, vocabulary):
+            super().__init__()
+            self.table, self.head = nn.Embedding(vocabulary, 8), nn.Linear(8, vocabulary)
+            self.mask = nn.Parameter(torch.full((3,), -math.inf))
+
+        def forward(self, tokens):
+            return self.head(self.table(tokens))
+
+    one = experiment()
+    data, _ = one.build()
+    state = fit(Masked(data.shape.vocabulary), data, learn=AllBut("mask"), config=one.train, seed=0)
+    assert not state.diverged
+
+
+def test_a_validation_loss_that_is_no_number_at_the_end_is_a_divergence():
+    one = experiment(train__steps=1, train__lr=1e20, train__warmup=0)
+    data, model = one.build()
+    assert fit(model, data, learn=AllBut(), config=one.train, seed=0).diverged
+
+
 def test_a_frozen_batch_norm_keeps_its_running_mean_and_one_that_learns_moves_it():
     class Normed(nn.Module):
         def __init__(self, vocabulary):

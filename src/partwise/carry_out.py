@@ -51,7 +51,7 @@ def carried_out(
         with Display(experiments, censuses, jobs) as display:
             records = run_all(experiments, out, jobs=jobs, options=options, watch=display.watch)
     except KeyboardInterrupt:
-        raise Stopped("stopped. Finished runs are kept; the same command goes on from the last checkpoints.") from None
+        raise Stopped from None
     for line in display.busy:
         typer.echo(line, err=True)
     return records

@@ -270,6 +270,10 @@ def main() -> None:
         sys.exit(0)
     except Stopped as stopped:
         _end(str(stopped), 130)
+    except SystemExit as left:
+        if left.code == 130:  # Ctrl-C while nothing ran
+            _end(str(Stopped()), 130)
+        raise
     except Exception as error:
         if debug:
             traceback.print_exc()

@@ -16,7 +16,8 @@ from partwise.registry import name_of
 from partwise.selection import Grid
 from partwise.tasks import TASKS
 
-SWAPS = ("learn", "model.token_mixer", "model.channel_mixer", "model.blocks")  # settings that make another arm
+# Settings that make another arm; of a part's own fields (model.token_mixer.n_heads) only those of a rule do.
+SWAPS = ("token_mixer", "channel_mixer", "join", "norm", "final_norm", "positions", "order")
 LADDER = (("small", 5), ("quick", 5), ("quick", 3), ("quick", 1), ("tiny", 3), ("tiny", 1))  # of a budget, best first
 
 
@@ -76,7 +77,8 @@ def _set(one: Experiment, settings: Sequence[str]) -> Experiment:
             one = dataclasses.replace(one, selection="set by hand")
         elif path.split(".")[0] in ("task", "model", "train", "learn") and one.selection != "set by hand":
             one = dataclasses.replace(one, selection="the quick recipe's, not chosen at these settings")
-        if path in SWAPS:
+        slot = path.removeprefix("model.")
+        if path.startswith(("learn", "model.blocks")) or slot in SWAPS:
             one = dataclasses.replace(one, architecture=f"{one.architecture}, {setting}")
     return one
 

@@ -31,6 +31,9 @@ class PluginError(PartwiseError):
 class Stopped(Exception):
     """Ctrl-C, after all runs have ended."""
 
+    def __str__(self) -> str:
+        return "stopped. Finished runs are kept; the same command goes on from the last checkpoints."
+
 
 def did_you_mean(name: str, known: Iterable[str], *, n: int = 2) -> str:
     """' Did you mean ...?' with the nearest names, or nothing."""

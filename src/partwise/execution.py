@@ -37,6 +37,12 @@ class Execution:
     device: str = "cpu"
     environment: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.precision not in ("float32", "bfloat16"):
+            raise ConfigError(f"precision is {self.precision!r}: float32 or bfloat16 was expected.")
+        if self.threads < 1:
+            raise ConfigError(f"threads is {self.threads}: at least 1 was expected.")
+
     def to_plain(self) -> dict[str, Any]:
         """For execution.json."""
         return asdict(self)

@@ -179,7 +179,6 @@ def run(
         if fresh:
             remove(place, "*.json", "*.safetensors", "error.txt")
         if (place / "record.json").is_file():
-            remove(place, "checkpoint.safetensors", "failure.json", "error.txt")
             return kept(place, experiment)
         data, model = experiment.build()
         execution = settled_execution(place, execution or choose_execution(model))
@@ -189,6 +188,7 @@ def run(
 
 def kept(place: Path, experiment: Experiment) -> RunRecord:
     """The record of a run that is done, under the labels that it is asked for by now (they are outside the digest)."""
+    remove(place, f"{PARTIAL}*", "checkpoint.safetensors", "failure.json", "error.txt")
     record = RunRecord.from_file(place / "record.json")
     labels = experiment.labels()
     if all(getattr(record, name) == label for name, label in labels.items()):
@@ -238,8 +238,9 @@ def settled_execution(place: Path, wanted: Execution) -> Execution:
     settled = wanted
     if path.is_file():
         try:
-            known = Execution(**read_json(path))
-        except TypeError as error:
+            plain = read_json(path)
+            known = Execution(**{name: plain[name] for name in Execution.__dataclass_fields__})
+        except (TypeError, KeyError, ConfigError) as error:
             raise DamagedFile(
                 f"{path} is no execution of a run ({error}); remove the run's folder and start again."
             ) from None

@@ -86,8 +86,9 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         for name in ("n_blocks", "width", "base_width"):
-            if (given := getattr(self, name)) is not None and given < 1:
-                raise ConfigError(f"{name} is {given}: at least 1 was expected.")
+            given = getattr(self, name)
+            if given is not None and (not isinstance(given, (int, float)) or given < 1):
+                raise ConfigError(f"{name} is {given!r}: at least 1 was expected.")
         if self.linear_std is not None and not 0 <= self.linear_std < float("inf"):
             raise ConfigError(f"linear_std is {self.linear_std}: a finite sd was expected, or null for 1/sqrt(fan_in).")
         if len(self.blocks) > self.n_blocks:

@@ -82,5 +82,7 @@ def _validation(record: RunRecord) -> tuple[float, float]:
     if record.status != "done":
         return -math.inf, -math.inf
     last = [entry["validation"] for entry in record.history if "validation" in entry][-1]
-    value = last[record.headline["name"]]
-    return value if record.headline["better"] == "higher" else -value, -last["loss"]
+    value, loss = last[record.headline["name"]], last["loss"]
+    if value is None or loss is None or not math.isfinite(value) or not math.isfinite(loss):
+        return -math.inf, -math.inf
+    return value if record.headline["better"] == "higher" else -value, -loss

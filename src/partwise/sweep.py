@@ -8,6 +8,7 @@ cheap and bit-equal to one from a fresh interpreter.
 import contextlib
 import dataclasses
 import datetime
+import importlib
 import multiprocessing as mp
 import os
 import pickle
@@ -29,6 +30,7 @@ from partwise.errors import ConfigError, PartwiseError
 from partwise.execution import choose_execution, usable_cores
 from partwise.experiment import Busy, Experiment, kept, run, run_folder
 from partwise.joins import JOINS
+from partwise.parts import LEARN_RULES
 from partwise.plugins import load_plugins, loaded_files
 from partwise.probes import PROBES
 from partwise.records import RunRecord, write_text
@@ -154,6 +156,9 @@ def _run_pending(
     records: dict[int, RunRecord],
 ) -> None:
     context = _context()
+    modules = tuple(sorted(_modules_of_parts() - {"__main__"}))
+    with_main = "__main__" in _modules_of_parts()
+    _check_startable(with_main)
     plugins = {*options.plugins, *map(str, loaded_files())}
     options = dataclasses.replace(options, plugins=tuple(sorted(plugins)))
     running: dict[Connection, tuple[int, Any]] = {}
@@ -163,9 +168,9 @@ def _run_pending(
             while pending and len(running) < jobs:
                 index = pending.popleft()
                 ours, theirs = context.Pipe(duplex=False)
-                arguments = (configs.to_plain(experiments[index]), str(out), options, jobs, theirs)
+                arguments = (configs.to_plain(experiments[index]), str(out), options, modules, jobs, theirs)
                 process = context.Process(target=_child, args=arguments, daemon=True)
-                with _without_main():
+                with _quiet_start(with_main):
                     process.start()
                 theirs.close()
                 running[ours] = (index, process)
@@ -211,30 +216,57 @@ def _context() -> Any:
     return context
 
 
+def _modules_of_parts() -> set[str]:
+    """Modules outside the package that register parts: `__main__`, or what a script imports."""
+    registries = (TASKS, TOKEN_MIXERS, CHANNEL_MIXERS, JOINS, PROBES, LEARN_RULES)
+    found = {registry[name].__module__ for registry in registries for name in registry.names()}
+    return {module for module in found if not module.startswith(("partwise.", "partwise_plugin_"))}
+
+
 @contextlib.contextmanager
-def _without_main() -> Iterator[None]:
-    """Keep new processes from running the user's script again, unless it is where a part of theirs is registered.
+def _quiet_start(with_main: bool) -> Iterator[None]:
+    """Start a process that neither hears Ctrl-C while it loads nor, without need, runs the user's script again.
 
     A process that is not a plain fork imports the main module first; a script whose last lines are not under
-    `if __name__ == "__main__"` would start all over in each run.
+    `if __name__ == "__main__"` would start all over in each run. Only a script that registers parts is needed there.
     """
     main = sys.modules["__main__"]
-    registries = (TASKS, TOKEN_MIXERS, CHANNEL_MIXERS, JOINS, PROBES)
-    if any(registry[name].__module__ == "__main__" for registry in registries for name in registry.names()):
-        yield
-        return
-    held: dict[str, Any] = {name: vars(main).pop(name) for name in ("__file__", "__spec__") if name in vars(main)}
-    main.__spec__ = None
+    held: dict[str, Any] = {}
+    if not with_main:
+        held = {name: vars(main).pop(name) for name in ("__file__", "__spec__") if name in vars(main)}
+        main.__spec__ = None
+    deaf = hasattr(signal, "pthread_sigmask")
+    if deaf:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         vars(main).update(held)
+        if deaf:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def _child(plain: dict[str, Any], out: str, options: Options, at_once: int, pipe: Connection) -> None:
+def _check_startable(with_main: bool) -> None:
+    """Say in one sentence what multiprocessing would say in a page.
+
+    Raises:
+        ConfigError: runs cannot reach the parts that the main module registers, or this is the main module being
+            imported by such a run.
+    """
+    if getattr(mp.current_process(), "_inheriting", False):
+        raise ConfigError("a script that registers parts needs its run_all under `if __name__ == '__main__':`.")
+    if with_main and not Path(getattr(sys.modules["__main__"], "__file__", "")).is_file():
+        raise ConfigError("runs are processes of their own: put the part into a file, and load it with load_plugins.")
+
+
+def _child(
+    plain: dict[str, Any], out: str, options: Options, modules: tuple[str, ...], at_once: int, pipe: Connection
+) -> None:
     """One run in its own process; tells the parent how it goes and how it ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _end_with_parent()
 
     def tell(kind: str, content: Any) -> None:
@@ -243,6 +275,8 @@ def _child(plain: dict[str, Any], out: str, options: Options, at_once: int, pipe
 
     try:
         load_plugins(options.plugins)
+        for module in modules:
+            importlib.import_module(module)
         experiment = configs.from_plain(Experiment, plain)
         _, model = experiment.build()
         execution = choose_execution(

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -44,13 +45,13 @@ class PartRate:
         _check_not_negative("weight_decay", self.weight_decay)
 
 
-def _check_positive(name: str, value: float | None) -> None:
-    if value is not None and not 0 < value < math.inf:
+def _check_positive(name: str, value: Any) -> None:
+    if value is not None and not (isinstance(value, (int, float)) and 0 < value < math.inf):
         raise ConfigError(f"{name} is {value}: a positive number was expected.")
 
 
-def _check_not_negative(name: str, value: float | None) -> None:
-    if value is not None and not 0 <= value < math.inf:
+def _check_not_negative(name: str, value: Any) -> None:
+    if value is not None and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
         raise ConfigError(f"{name} is {value}: a number from 0 on was expected.")
 
 
@@ -96,8 +97,9 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "accumulate", "validation_size"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}: at least 1 was expected.")
+            given = getattr(self, name)
+            if not isinstance(given, (int, float)) or given < 1:
+                raise ConfigError(f"{name} is {given!r}: a whole number from 1 on was expected.")
         if self.accumulate > self.batch:
             raise ConfigError(
                 f"accumulate is {self.accumulate}, more pieces than the batch has examples ({self.batch})."
@@ -259,19 +261,26 @@ def fit(
             if checkpoint is not None and time.perf_counter() - written > checkpoint_seconds:
                 save_checkpoint(checkpoint, model, optimizer, state, stamp)
                 written = time.perf_counter()
-        if not state.diverged and not all(parameter.isfinite().all() for parameter in model.parameters()):
-            state.diverged = f"diverged at step {state.step}: weights are no numbers any more"
+        if not state.diverged and optimizer is not None and not _is_sound(optimizer, state):
+            state.diverged = f"diverged at step {state.step}: what it learned, or its validation loss, is no number"
         if checkpoint is not None and optimizer is not None:
             save_checkpoint(checkpoint, model, optimizer, state, stamp)
     return state
 
 
+def _is_sound(optimizer: torch.optim.AdamW, state: Fit) -> bool:
+    """Whether what learned and the last score on validation are numbers."""
+    scored = [entry["validation"]["loss"] for entry in state.history if "validation" in entry]
+    learned = (parameter for group in optimizer.param_groups for parameter in group["params"])
+    return all(math.isfinite(loss) for loss in scored[-1:]) and all(bool(p.isfinite().all()) for p in learned)
+
+
 def _stamp(model: nn.Module, data: Any, learn: LearnRule, config: TrainConfig) -> dict[str, Any]:
     """What makes a training this one and no other, for its checkpoint."""
     return {
-        "train": to_plain(config),
+        "train": to_plain(config, without_defaults=True),
         "learn": repr(learn),
-        "task": repr(data.shape),
+        "task": [type(data).__name__, repr(getattr(data, "task", None)), repr(data.shape)],
         "parameters": {name: list(parameter.shape) for name, parameter in model.named_parameters()},
     }
 
@@ -376,13 +385,14 @@ def _resumed(
     if checkpoint is None or not checkpoint.is_file():
         return Fit(), None
     held, note = load_tensors(checkpoint)
+    stamp = json.loads(json.dumps(stamp))  # as it comes back: tuples are lists
     other = [name for name, value in stamp.items() if note.get("stamp", {}).get(name) != value]
     if other:
         raise ConfigError(
             f"{checkpoint} is of another training: {', '.join(other)} differ. Remove it, or name another."
         )
     load_weights(model, dict(_below("model/", held)), source=checkpoint)
-    state = Fit(**note["state"])
+    state = Fit(**{name: value for name, value in note["state"].items() if name in Fit.__dataclass_fields__})
     optimizer = optimizer_for(model, learn.learning(model, max(0, state.step - 1)), config)
     moments = dict(_below("optimizer/", held))
     for name, parameter in model.named_parameters():

@@ -33,7 +33,7 @@ def train(
     probes: tuple[Any, ...] = (),
     test_size: int = 4000,
     execution: Execution | None = None,
-    checkpoint: Path | None = None,
+    checkpoint: Path | str | None = None,
     checkpoint_seconds: float = 10.0,
     watch: Watch | None = None,
 ) -> RunRecord:
@@ -56,7 +56,12 @@ def train(
     if not hasattr(learn, "learning"):
         raise ConfigError(f"learn is {learn!r}: a rule such as AllBut() or Only('embed') was expected.")
     config = configs.checked(config)
-    data = task if hasattr(task, "sample") else configs.checked(task).build(seed=seed)
+    if not isinstance(seed, int):
+        raise ConfigError(f"seed is {seed!r}: a whole number was expected.")
+    registered = dataclasses.is_dataclass(task) and not isinstance(task, type)
+    task = configs.checked(task) if registered else task
+    data = task if hasattr(task, "sample") else task.build(seed=seed)
+    checkpoint = None if checkpoint is None else Path(checkpoint)
     execution = execution or choose_execution(model)
     with execution.in_force():
         model.to(execution.device)
@@ -90,8 +95,8 @@ def train(
         matching="steps",
         selection="not said",
         experiment={
-            "task": {"name": type(data).__name__} if data is task else configs.to_plain(task),
-            "learn": configs.to_plain(learn),
+            "task": configs.to_plain(task) if registered else {"name": type(data).__name__},
+            "learn": configs.to_plain(learn) if dataclasses.is_dataclass(learn) else repr(learn),
             "train": configs.to_plain(config),
             "seed": seed,
         },
