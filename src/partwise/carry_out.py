@@ -37,9 +37,9 @@ def carried_out(
     experiments: list[Experiment], out: Path, jobs: int | None, options: Options, dry_run: bool
 ) -> list[RunRecord]:
     """Check everything, then run what is not done; with `dry_run`, say what it would cost."""
-
     check_device(options.device)
-    censuses = {experiment.digest: experiment.check() for experiment in experiments}
+    kinds = {experiment.kind: experiment for experiment in experiments}
+    censuses = {kind: experiment.check() for kind, experiment in kinds.items()}
     for one, other in _same_runs(experiments):
         typer.echo(f"{other} is the same run as {one}, and a folder's table has it once.")
     jobs = jobs or max(1, usable_cores() // (options.threads or 1))
@@ -66,7 +66,6 @@ def _same_runs(experiments: list[Experiment]) -> list[tuple[str, str]]:
 
 def _publish(out: Path) -> None:
     """The table of all that the folder holds, on the screen; table and figure beside the runs."""
-
     records = read_records(out)
     typer.echo(render(records, "text"), nl=False)
     for suffix, format in (("txt", "text"), ("md", "md"), ("json", "json")):

@@ -98,7 +98,7 @@ class Display:
         kind = f"{_place(experiment)} {experiment.arm}"
         if kind not in self.introduced:
             self.introduced.add(kind)
-            self._say(f"{kind}: {self.censuses[experiment.digest]} ({sizes_of(experiment)})")
+            self._say(f"{kind}: {self.censuses[experiment.kind]} ({sizes_of(experiment)})")
             if experiment.train.warmup > experiment.train.steps:
                 self._say(
                     f"  its warmup is longer than its {experiment.train.steps} steps: the rate never gets to its peak."

@@ -3,7 +3,7 @@ the others: the one inversion in the house."""
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -75,6 +75,11 @@ class Experiment:
     def digest(self) -> str:
         """16 hex digits that stand for everything that changes the numbers."""
         return configs.digest(self)
+
+    @property
+    def kind(self) -> str:
+        """The digest of all but the seed: what can be checked or counted once for runs that differ in nothing else."""
+        return dataclasses.replace(self, seed=0).digest
 
     @property
     def arm(self) -> str:
@@ -149,7 +154,7 @@ def run(
     experiment: Experiment,
     out: Path | str | None = None,
     *,
-    execution: Execution | None = None,
+    execution: Execution | Callable[[nn.Module], Execution] | None = None,
     fresh: bool = False,
     checkpoint_seconds: float = 10.0,
     watch: Watch | None = None,
@@ -159,7 +164,8 @@ def run(
     Args:
         experiment: what to run.
         out: folder that keeps the run; None keeps nothing.
-        execution: how to run it; an earlier start's choice is reused. None: float32, one thread if small, CPU.
+        execution: how to run it, or what chooses that for the model; an earlier start's choice is reused. None:
+            float32, one thread if small, CPU.
         fresh: forget an earlier run of the same experiment.
         checkpoint_seconds: between two checkpoints; what a kill can cost.
         watch: is told of the progress.
@@ -171,7 +177,7 @@ def run(
     experiment = configs.checked(experiment)
     if out is None:
         data, model = experiment.build()
-        execution = execution or choose_execution(model)
+        execution = _chosen(execution, model)
         return _run(experiment, data, model, execution, None, checkpoint_seconds, watch)
     place = run_folder(out, experiment)
     with locked(place):
@@ -181,7 +187,7 @@ def run(
         if (place / "record.json").is_file():
             return kept(place, experiment)
         data, model = experiment.build()
-        execution = settled_execution(place, execution or choose_execution(model))
+        execution = settled_execution(place, _chosen(execution, model))
         write_json(place / "experiment.json", configs.to_plain(experiment))
         return _run(experiment, data, model, execution, place, checkpoint_seconds, watch)
 
@@ -203,6 +209,12 @@ def remove(place: Path, *patterns: str) -> None:
     for pattern in patterns:
         for path in place.glob(pattern):
             path.unlink(missing_ok=True)
+
+
+def _chosen(execution: Execution | Callable[[nn.Module], Execution] | None, model: nn.Module) -> Execution:
+    if execution is None:
+        return choose_execution(model)
+    return execution if isinstance(execution, Execution) else execution(model)
 
 
 def run_folder(out: Path | str, experiment: Experiment) -> Path:

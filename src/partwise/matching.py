@@ -34,10 +34,9 @@ def matched(experiments: Sequence[Experiment], by: Match) -> list[Experiment]:
         standard = standards.get((one.task, one.seed))
         if standard is None:
             raise ConfigError(f"--match {by} needs the standard arm of {one.task} beside {one.arm}.")
-        kind = dataclasses.replace(one, seed=0).digest
-        if kind not in found:
-            found[kind] = one if one.arm == "standard" else change(one, standard)
-        made.append(dataclasses.replace(found[kind], seed=one.seed, matching=by))
+        if one.kind not in found:
+            found[one.kind] = one if one.arm == "standard" else change(one, standard)
+        made.append(dataclasses.replace(found[one.kind], seed=one.seed, matching=by))
     return made
 
 

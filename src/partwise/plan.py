@@ -43,13 +43,13 @@ def costs(experiments: Sequence[Experiment], *, seconds: float = 1.0) -> list[Co
         experiments: what would run.
         seconds: to spend on timing, shared by the different kinds of run.
     """
-    kinds = {_kind(experiment): experiment for experiment in experiments}
+    kinds = {_timing_key(experiment): experiment for experiment in experiments}
     new = {kind: experiment for kind, experiment in kinds.items() if kind not in _MEASURED}
     for kind, experiment in new.items():
         _MEASURED[kind] = _measured(experiment, seconds / len(new))
     found = []
     for experiment in experiments:
-        counted, length, stages, per_example, sizes = _MEASURED[_kind(experiment)]
+        counted, length, stages, per_example, sizes = _MEASURED[_timing_key(experiment)]
         train = experiment.train
         examples = train.steps * train.batch
         checks = 10 if train.evaluate_every is None else train.steps / train.evaluate_every
@@ -76,7 +76,7 @@ def wall_seconds(found: Sequence[Cost], jobs: int) -> float:
     return START_SECONDS + max(lanes)
 
 
-def _kind(experiment: Experiment) -> str:
+def _timing_key(experiment: Experiment) -> str:
     return repr(
         (
             configs.to_plain(experiment.task),

@@ -8,6 +8,7 @@ cheap and bit-equal to one from a fresh interpreter.
 import contextlib
 import dataclasses
 import datetime
+import functools
 import importlib
 import multiprocessing as mp
 import os
@@ -278,11 +279,13 @@ def _child(
         for module in modules:
             importlib.import_module(module)
         experiment = configs.from_plain(Experiment, plain)
-        _, model = experiment.build()
-        execution = choose_execution(
-            model, precision=options.precision, threads=options.threads, device=options.device, at_once=at_once
+        execution = functools.partial(
+            choose_execution,
+            precision=options.precision,
+            threads=options.threads,
+            device=options.device,
+            at_once=at_once,
         )
-        del model
         record = run(
             experiment, out, execution=execution, fresh=options.fresh, watch=lambda progress: tell("progress", progress)
         )
