@@ -248,13 +248,13 @@ def test_rope_makes_scores_depend_on_the_distance_alone():
     model = build(n_blocks=1, width=8, token_mixer=Attention(n_heads=1, bias=False), two_way=True)
     mixer = model.blocks[0].token_mixer
     with torch.no_grad():
-        q_BHLK = mixer._turned(torch.ones(1, 1, 6, 8, dtype=torch.float64), None)
-        k_BHLK = mixer._turned(torch.full((1, 1, 6, 8), 2.0, dtype=torch.float64), None)
+        q_BHLK = mixer._turned(torch.ones(1, 6, 1, 8, dtype=torch.float64), None).transpose(1, 2)
+        k_BHLK = mixer._turned(torch.full((1, 6, 1, 8), 2.0, dtype=torch.float64), None).transpose(1, 2)
     scores_LS = (q_BHLK @ k_BHLK.mT)[0, 0]
     for distance in range(-4, 5):
         diagonal = scores_LS.diagonal(distance)
         torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal))
     assert scores_LS[0, 0] > scores_LS[0, 1]
     read_BQ = torch.tensor([[4, 1]])
-    turned = mixer._turned(torch.ones(1, 1, 2, 8, dtype=torch.float64), read_BQ)
-    torch.testing.assert_close(turned[0, 0], q_BHLK[0, 0, [4, 1]])
+    turned = mixer._turned(torch.ones(1, 2, 1, 8, dtype=torch.float64), read_BQ)
+    torch.testing.assert_close(turned[0, :, 0], q_BHLK[0, 0, [4, 1]])

@@ -58,6 +58,19 @@ class Batch:
         read_BQ = torch.argsort((~scored_BL).to(torch.int8), dim=-1, stable=True)[:, :n_read]
         return read_BQ, self.targets_BL.gather(1, read_BQ)
 
+    def by_length(self, n: int) -> "list[Batch]":
+        """The same examples in up to n groups of like length, each cut to its longest row, so that less padding is
+        computed; without marks and strata. Full rows stay as they are."""
+        if self.lengths_B is None:
+            return [self]
+        order_B = torch.argsort(self.lengths_B, stable=True)
+        groups = []
+        for at_B in order_B.tensor_split(min(n, len(self))):
+            longest = int(self.lengths_B[at_B[-1]])
+            tokens, targets = self.tokens_BL[at_B, :longest], self.targets_BL[at_B, :longest]
+            groups.append(Batch(tokens_BL=tokens, targets_BL=targets, lengths_B=self.lengths_B[at_B]))
+        return groups
+
     def rows(self, start: int, stop: int) -> "Batch":
         """The examples start..stop, everything else unchanged."""
         return self._each(lambda tensor: tensor[start:stop])

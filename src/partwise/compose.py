@@ -12,7 +12,6 @@ from partwise.parts import AllBut, LearnRule, Only
 from partwise.plan import costs, short_time, wall_seconds
 from partwise.recipes import RECIPES, Recipe
 from partwise.records import RunRecord
-from partwise.registry import name_of
 from partwise.selection import Grid
 from partwise.tasks import TASKS
 
@@ -122,19 +121,14 @@ class Plan:
         Raises:
             ConfigError: no rate of some arm came through.
         """
-        choices = {_arm(grid.base): (grid, *grid.best(records)) for grid in self.grids}
+        choices = [(grid, *grid.best(records)) for grid in self.grids]
         made = []
         for one in self.experiments:
-            if _arm(one) in choices:
-                grid, value, said = choices[_arm(one)]
-                one = dataclasses.replace(configs.replaced(one, grid.path, value), selection=said)
+            for grid, value, said in choices:
+                if grid.decides(one):
+                    one = dataclasses.replace(configs.replaced(one, grid.path, value), selection=said)
             made.append(one)
         return made
-
-
-def _arm(one: Experiment) -> tuple[str, str]:
-    """A grid's choice holds for an arm of a task at all its sizes."""
-    return name_of(one.task), one.architecture
 
 
 def planned(recipe: Recipe, scale: str, only: Sequence[str], seeds: Sequence[int] | None) -> Plan:

@@ -7,6 +7,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from partwise.configs import replaced
 from partwise.errors import ConfigError
@@ -25,12 +26,14 @@ class Grid:
         values: the rates, ascending.
         path: the field they go into.
         seeds: of the selection; never reported.
+        holds_for: the sizes of the task that take its choice; none: the base's own.
     """
 
     base: Experiment
     values: tuple[float, ...]
     path: str = "train.lr"
     seeds: tuple[int, ...] = SELECTION_SEEDS
+    holds_for: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.values or list(self.values) != sorted(set(self.values)):
@@ -43,6 +46,10 @@ class Grid:
             for value in self.values
             for seed in self.seeds
         ]
+
+    def decides(self, one: Experiment) -> bool:
+        """Whether this run takes the grid's choice."""
+        return one.architecture == self.base.architecture and one.task in (self.holds_for or (self.base.task,))
 
     def best(self, records: Sequence[RunRecord]) -> tuple[float, str]:
         """The best value, and how it was chosen in words.

@@ -24,6 +24,7 @@ from partwise.seeds import generator_for
 from partwise.tasks import Metric
 
 Precision = Literal["float32", "bfloat16"]
+LENGTH_GROUPS = 3  # of a batch of unequal rows; more save little padding and cost a pass each (docs/lab, 2026-11-30)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,8 +317,10 @@ def backward(model: nn.Module, batch: Batch, *, pieces: int, device: torch.devic
     """Gradient of the mean loss over the batch's scored positions, added up over pieces of it; the mean loss."""
     total, count = 0.0, max(1, int(batch.scored_BL.sum()))
     bounds = [len(batch) * piece // pieces for piece in range(pieces + 1)]
-    for start, stop in itertools.pairwise(bounds):
-        part = batch.rows(start, stop)
+    parts = [batch.rows(start, stop) for start, stop in itertools.pairwise(bounds)]
+    if getattr(model, "takes_batch", False):  # anybody's module may want the rows it was given, all of one length
+        parts = [group for part in parts for group in part.by_length(LENGTH_GROUPS)]
+    for part in parts:
         read_BQ, targets_BQ = part.read()
         part, targets_BQ = part.to(device), targets_BQ.to(device)
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16"):

@@ -14,6 +14,8 @@ from partwise.shapes import MixerSize
 from partwise.taps import Tap
 from partwise.token_mixers import TOKEN_MIXERS
 
+TINY = 4  # rows so short that the fused kernel, at a cost a row and head, is slower than the plain way
+
 
 @TOKEN_MIXERS.register("attention")
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +69,7 @@ class SelfAttention(nn.Module):
     def forward(self, x_BLD: Tensor, lengths_B: Tensor | None) -> Tensor:
         length = x_BLD.shape[1]
         q_BHLK, (k_BHSK, v_BHSK) = self._queries(x_BLD, None), self._keys_and_values(x_BLD)
-        if self.scores.listening or self.mix.listening:
+        if length <= TINY or self.scores.listening or self.mix.listening:
             everywhere_1L = torch.arange(length, device=x_BLD.device)[None]
             return self._read(q_BHLK, k_BHSK, v_BHSK, everywhere_1L, lengths_B)
         return self._joined(self._fused(q_BHLK, k_BHSK, v_BHSK, lengths_B))
@@ -77,11 +79,11 @@ class SelfAttention(nn.Module):
         return self._read(q_BHQK, *self._keys_and_values(x_BLD), read_BQ, lengths_B)
 
     def _queries(self, x_BQD: Tensor, at_BQ: Tensor | None) -> Tensor:
-        return self._turned(self._heads(self.query(x_BQD), self.n_heads), at_BQ)
+        return self._turned(self._heads(self.query(x_BQD), self.n_heads), at_BQ).transpose(1, 2)
 
     def _keys_and_values(self, x_BLD: Tensor) -> tuple[Tensor, Tensor]:
-        k_BHSK = self._turned(self._heads(self.key(x_BLD), self.n_kv_heads), None)
-        v_BHSK = self._heads(self.value(x_BLD), self.n_kv_heads)
+        k_BHSK = self._turned(self._heads(self.key(x_BLD), self.n_kv_heads), None).transpose(1, 2)
+        v_BHSK = self._heads(self.value(x_BLD), self.n_kv_heads).transpose(1, 2)
         group = self.n_heads // self.n_kv_heads
         if group > 1:
             return k_BHSK.repeat_interleave(group, dim=1), v_BHSK.repeat_interleave(group, dim=1)
@@ -114,21 +116,21 @@ class SelfAttention(nn.Module):
             visible_BQS = visible_BQS & valid_BL(lengths_B, length)[:, None]
         return visible_BQS[:, None]
 
-    def _turned(self, x_BHLK: Tensor, at_BL: Tensor | None) -> Tensor:
+    def _turned(self, x_BLHK: Tensor, at_BL: Tensor | None) -> Tensor:
         """Rotary positions: channel pairs (i, i + K/2) turned by position / rope_base^(2i/K)."""
         if self.rope_base is None:
-            return x_BHLK
-        length, half = x_BHLK.shape[2], x_BHLK.shape[3] // 2
-        at = torch.arange(length, device=x_BHLK.device) if at_BL is None else at_BL[:, None]
-        exact = torch.float32 if x_BHLK.device.type == "mps" else torch.float64  # which mps does not have
-        frequency_K = self.rope_base ** (-torch.arange(half, device=x_BHLK.device, dtype=exact) / half)
-        angle = at[..., None] * frequency_K
-        cos, sin = angle.cos().to(x_BHLK.dtype), angle.sin().to(x_BHLK.dtype)
-        first, second = x_BHLK.split(half, dim=-1)
-        return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+            return x_BLHK
+        length, width = x_BLHK.shape[1], x_BLHK.shape[3]
+        at = torch.arange(length, device=x_BLHK.device) if at_BL is None else at_BL
+        exact = torch.float32 if x_BLHK.device.type == "mps" else torch.float64  # which mps does not have
+        pair_K = torch.arange(width, device=x_BLHK.device, dtype=exact) % (width // 2)
+        angle = at[..., None, None] * self.rope_base ** (-2 * pair_K / width)
+        cos, sin = angle.cos(), angle.sin()
+        sin[..., : width // 2].neg_()
+        return x_BLHK * cos.to(x_BLHK.dtype) + x_BLHK.roll(width // 2, dims=-1) * sin.to(x_BLHK.dtype)
 
     def _heads(self, x_BLD: Tensor, n_heads: int) -> Tensor:
-        return x_BLD.unflatten(-1, (n_heads, self.head_width)).transpose(1, 2)
+        return x_BLD.unflatten(-1, (n_heads, self.head_width))
 
     def _joined(self, y_BHLK: Tensor) -> Tensor:
         return self.out(y_BHLK.transpose(1, 2).flatten(2))
