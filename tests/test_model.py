@@ -244,6 +244,18 @@ def test_a_hidden_width_below_one_is_refused():
             build(channel_mixer=mixer)
 
 
+@pytest.mark.parametrize("name", ["attention", "shaped_attention"])
+def test_rows_of_any_length_are_mixed_alike_by_the_plain_way_and_by_the_fused_kernel(name, monkeypatch):
+    module = "partwise.token_mixers.attention.TINY"
+    model = build(n_blocks=1, width=8, token_mixer=TOKEN_MIXERS[name](n_heads=2))
+    mixer, x_BLD = model.blocks[0].token_mixer, torch.randn(3, 6, 8, dtype=torch.float64)
+    found = []
+    for tiny in (0, 99):
+        monkeypatch.setattr(module, tiny)
+        found.append(mixer(x_BLD, None))
+    torch.testing.assert_close(*found)
+
+
 def test_rope_makes_scores_depend_on_the_distance_alone():
     model = build(n_blocks=1, width=8, token_mixer=Attention(n_heads=1, bias=False), two_way=True)
     mixer = model.blocks[0].token_mixer

@@ -14,6 +14,7 @@ from partwise.parts import Census
 from partwise.plan import Cost, costs, short_time, wall_seconds
 from partwise.recipes import RECIPES
 from partwise.records import RunRecord
+from partwise.report.settings import flatten
 from partwise.tasks import TASKS
 
 CASES = [(name, scale) for name in RECIPES.names() for scale in RECIPES[name].scales]
@@ -38,13 +39,50 @@ def test_seeds_are_those_asked_for_and_arms_share_data_and_steps(name):
     recipe = RECIPES[name]()
     made = recipe.experiments("quick", n_seeds=3)
     assert sorted({one.seed for one in made}) == [0, 1, 2]
-    for task in recipe.tasks:
-        arms = [one for one in made if one.task.registered_name == task]
-        assert len({(one.task, one.train.steps, one.train.batch) for one in arms}) == 1
+    assert {one.task.registered_name for one in made} == set(recipe.tasks)
+    for task in {one.task for one in made}:
+        arms = [one for one in made if one.task == task]
+        assert len({(one.train.steps, one.train.batch) for one in arms}) == 1
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES.names() if name != "mixit"])
+def test_a_sweep_says_what_it_is_drawn_over_and_its_grids_decide_each_arm_once(name):
+    recipe = RECIPES[name]()
+    made, grids = recipe.experiments("quick", n_seeds=1), recipe.grids("quick")
+    assert len({one.digest for one in made}) == len(made)
+    if recipe.view is not None and recipe.view.over != "flops":
+        flats = [flatten(configs.to_plain(one)) for one in made]
+        values = {flat.get(recipe.view.over) for flat in flats}
+        assert len(values) >= 4
+    assert all(sum(grid.decides(one) for grid in grids) <= 1 for one in made)
+    assert all(any(grid.decides(one) for one in made) for grid in grids)
+
+
+def test_unfreezing_starts_each_part_when_it_says():
+    made = {one.architecture: one for one in RECIPES["unfreezing"]().experiments("quick", only=["needle"], n_seeds=1)}
+    late = made["queries and keys from 25 %"]
+    _, model = late.build()
+    assert late.learn.changes() == (late.train.steps // 4,)
+    query = "blocks.0.token_mixer.query.weight"
+    assert query not in late.learn.learning(model, 0)
+    assert query in late.learn.learning(model, late.train.steps // 4)
+    lines = RECIPES["unfreezing"].view.lines
+    assert {name for line in lines.values() for name in line} == set(made)
+
+
+def test_large_holds_small():
+    small, large = (RECIPES["mixit"]().experiments(scale, n_seeds=1) for scale in ("small", "large"))
+    assert {one.digest for one in small} < {one.digest for one in large}
+
+
+def test_paper_tries_the_published_rates():
+    grids = RECIPES["mixit"]().grids("paper", only=["addition", "needle"])
+    values = {(grid.base.task.registered_name, grid.values) for grid in grids}
+    assert values == {("needle", (5e-4, 8e-4, 1e-3)), ("addition", (5e-4, 8e-4, 1e-3, 1e-2))}
 
 
 def test_twenty_digests_do_not_move():
-    made = [one for name in RECIPES.names() for one in RECIPES[name]().experiments("quick", n_seeds=2)][:20]
+    made = RECIPES["mixit"]().experiments("quick", n_seeds=2)[:20]
     found = {f"{one.task.registered_name} {one.architecture} {one.seed}": one.digest for one in made}
     assert len(found) == 20
     assert found == pinned("golden/digests.json", found)

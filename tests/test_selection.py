@@ -104,6 +104,20 @@ def test_selection_seeds_are_not_the_reported_ones():
     assert dataclasses.replace(grid.runs()[0], seed=0).digest == experiment(train__lr=1e-3).digest
 
 
+def test_a_choice_holds_for_the_bases_own_task_and_model_or_for_the_tasks_named():
+    base = experiment(model__token_mixer__qk_scale=2.0)
+    grid = Grid(base=base, values=(1e-3,))
+    assert grid.decides(dataclasses.replace(base, seed=7))
+    assert grid.decides(experiment(model__token_mixer__qk_scale=2.0, train__steps=60, train__lr=1e-2))
+    assert not grid.decides(experiment())
+    larger = experiment(task__n_pairs=4)
+    assert not grid.decides(larger)
+    wide = Grid(base=base, values=(1e-3,), holds_for=(larger.task,))
+    assert wide.decides(larger)
+    assert not wide.decides(base)
+    assert not wide.decides(dataclasses.replace(larger, architecture="frozen_qk"))
+
+
 def test_a_grid_is_ascending():
     with pytest.raises(ConfigError, match="ascending"):
         Grid(base=experiment(), values=(1e-2, 1e-3))

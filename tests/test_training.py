@@ -169,6 +169,45 @@ def test_accumulated_pieces_give_the_gradient_of_the_large_batch(pieces):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-9)
 
 
+@pytest.mark.parametrize("two_way", [False, True])
+@pytest.mark.parametrize("mixer", ["attention", "random_mixing", "shaped_attention", "uniform"])
+def test_rows_grouped_by_length_give_the_gradient_of_the_whole_batch(mixer, two_way, monkeypatch):
+    one = experiment(model__token_mixer={"name": mixer}, model__two_way=two_way, task__n_pairs=6, task__n_values=9)
+    data, model = one.build()
+    model.double()
+    batch = data.sample(40, split="train", generator=generator_for(0, "batch"))
+    assert len(batch.lengths_B.unique()) > 3
+
+    def gradients(groups):
+        monkeypatch.setattr("partwise.training.LENGTH_GROUPS", groups)
+        model.zero_grad()
+        loss = backward(model, batch, pieces=1, device=torch.device("cpu"), precision="float32")
+        return loss, [p.grad.clone() for p in model.parameters()]
+
+    (loss, whole), (again, parts) = gradients(1), gradients(3)
+    assert again == pytest.approx(loss, rel=1e-6)  # the loss itself is summed in float32
+    for a, b in zip(whole, parts, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-9)
+
+
+def test_anybodys_module_gets_the_rows_as_they_were_drawn():
+    data, _ = experiment().build()
+    seen = []
+
+    class Own(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(data.shape.vocabulary))
+
+        def forward(self, tokens_BL):
+            seen.append(tokens_BL.shape)
+            return self.weight.expand(*tokens_BL.shape, -1)
+
+    batch = data.sample(12, split="train", generator=generator_for(0, "batch"))
+    backward(Own(), batch, pieces=1, device=torch.device("cpu"), precision="float32")
+    assert seen == [batch.tokens_BL.shape]
+
+
 def test_the_loss_is_the_mean_over_scored_positions_only():
     one = experiment()
     data, model = one.build()

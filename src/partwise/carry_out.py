@@ -12,18 +12,25 @@ from partwise.errors import PartwiseError, Stopped
 from partwise.execution import check_device, usable_cores
 from partwise.experiment import Experiment
 from partwise.records import RunRecord, read_records, write_text
-from partwise.report import draw, render
+from partwise.report import View, draw, draw_over, render
 from partwise.sweep import Options, run_all
 
 
-def carry_out(experiments: list[Experiment], out: Path, jobs: int | None, options: Options, dry_run: bool) -> None:
-    """Run what is not done, print and keep table and figure; exit code 1 if a run failed."""
+def carry_out(
+    experiments: list[Experiment],
+    out: Path,
+    jobs: int | None,
+    options: Options,
+    dry_run: bool,
+    view: View | None = None,
+) -> None:
+    """Run what is not done, print and keep table and figure (as a sweep's view has it); exit code 1 if a run failed."""
     records = carried_out(experiments, out, jobs, options, dry_run)
     if dry_run:
         return
     if not records:
         raise PartwiseError("nothing was run here: another process has all of it.")
-    _publish(out)
+    _publish(out, view)
     failed = [record for record in records if record.status == "failed"]
     for record in failed:
         place = out / "runs" / record.digest / "error.txt"
@@ -64,14 +71,17 @@ def _same_runs(experiments: list[Experiment]) -> list[tuple[str, str]]:
     return list(dict.fromkeys((one, other) for one, other in pairs if one != other))
 
 
-def _publish(out: Path) -> None:
+def _publish(out: Path, view: View | None) -> None:
     """The table of all that the folder holds, on the screen; table and figure beside the runs."""
     records = read_records(out)
     typer.echo(render(records, "text"), nl=False)
     for suffix, format in (("txt", "text"), ("md", "md"), ("json", "json")):
         about = "" if format == "json" else f"{_about(records)}\n\n"
         write_text(out / f"table.{suffix}", about + render(records, format))
-    draw(records, out / "figure.png")
+    if view is None:
+        draw(records, out / "figure.png")
+    else:
+        draw_over(records, out / "figure.png", view)
     typer.echo(f"\ntable:  {out / 'table.md'} (and .txt, .json)\nfigure: {out / 'figure.png'}")
 
 

@@ -149,7 +149,7 @@ def reproduce(
         selected = carried_out(plan.selection_runs(), out / SELECTION, jobs, options, dry_run)
         experiments = experiments if dry_run else plan.with_chosen(selected)
         typer.echo("Then what is reported:")
-    carry_out(_matched(experiments, match), out, jobs, options, dry_run)
+    carry_out(_matched(experiments, match), out, jobs, options, dry_run, getattr(chosen, "view", None))
 
 
 @app.command()
@@ -169,14 +169,38 @@ def table(
 def figure(
     folder: Annotated[Path, typer.Argument(help="A folder of runs.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="A png, pdf or svg file.")],
+    over: Annotated[
+        str | None, typer.Option("--over", help="Scores against this field instead, such as task.n_pairs, or flops.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
-    """Draw the table (a dot a seed, floor and ceiling) and the learning curves."""
+    """Draw the table (a dot a seed, floor and ceiling) and the learning curves, or scores against a setting."""
     from partwise.records import read_records
-    from partwise.report import draw
+    from partwise.report import View, draw, draw_over
 
-    draw(read_records(folder), output)
+    if over is None:
+        draw(read_records(folder), output)
+    else:
+        draw_over(read_records(folder), output, View(over=over))
     typer.echo(f"figure: {output}")
+
+
+@app.command()
+def claims(
+    results: Annotated[Path, typer.Argument(help="A folder whose folders are named small, qk_scale, ...")],
+    out: Annotated[Path | None, typer.Option("--out", help="A Markdown file; left out: the screen.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Say which of the papers' claims the runs in a folder confirm, contradict, or cannot resolve, and why."""
+    from partwise.claims import page
+    from partwise.records import write_text
+
+    text = page(results)
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_text(out, text)
+        typer.echo(f"claims: {out}")
 
 
 @app.command()

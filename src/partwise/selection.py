@@ -48,8 +48,12 @@ class Grid:
         ]
 
     def decides(self, one: Experiment) -> bool:
-        """Whether this run takes the grid's choice."""
-        return one.architecture == self.base.architecture and one.task in (self.holds_for or (self.base.task,))
+        """Whether this run takes the grid's choice: it has the base's architecture and rule, and a task of `holds_for`
+        or, where there is none, the base's task and model."""
+        alike = (one.architecture, one.learn) == (self.base.architecture, self.base.learn)
+        if self.holds_for:
+            return alike and one.task in self.holds_for
+        return alike and (one.task, one.model) == (self.base.task, self.base.model)
 
     def best(self, records: Sequence[RunRecord]) -> tuple[float, str]:
         """The best value, and how it was chosen in words.

@@ -1,7 +1,8 @@
 """Tables, figures and sentences from records of runs. It knows rows and never a model: nothing here imports torch.
 
 render(records, "text" | "md" | "csv" | "latex" | "json")      a table
-draw(records, path)                                            a figure
+draw(records, path)                                            a figure: what each arm reached, and how it got there
+draw_over(records, path, View(over="task.n_pairs"))            a figure: the scores against a setting
 compare(a, b)                                                  two runs, or two folders of runs
 cells(records), verdicts(cells), warnings(cells)               what those are made of
 """
@@ -9,7 +10,9 @@ cells(records), verdicts(cells), warnings(cells)               what those are ma
 from partwise.report.cell import Cell
 from partwise.report.cells import cells
 from partwise.report.compare import compare
+from partwise.report.draws import DrawShare, draw_share
 from partwise.report.figure import draw
+from partwise.report.lines import View, draw_over
 from partwise.report.matching import warnings
 from partwise.report.paper import PaperValue, paper_values
 from partwise.report.statistics import Interval, Retained, Score, interval, retained, wilson
@@ -18,13 +21,17 @@ from partwise.report.verdict import verdicts
 
 __all__ = [
     "Cell",
+    "DrawShare",
     "Interval",
     "PaperValue",
     "Retained",
     "Score",
+    "View",
     "cells",
     "compare",
     "draw",
+    "draw_over",
+    "draw_share",
     "interval",
     "paper_values",
     "render",

@@ -82,6 +82,7 @@ class Cell:
         low: the metric's lower bound.
         high: its upper bound.
         scores: by seed, for pairing; runs of one seed are averaged.
+        draws: of each score, (the seed of what never learns, the seed of all else).
         experiment: the flattened experiment of the first run.
         outcomes: status and steps of the runs that have no score.
         other_steps: matched by steps, yet asked for another number of them than the standard arm beside it.
@@ -135,6 +136,7 @@ class Cell:
     low: float | None = field(metadata=INSIDE)
     high: float | None = field(metadata=INSIDE)
     scores: dict[Any, Score] = field(metadata=INSIDE)
+    draws: list[tuple[int, int]] = field(metadata=INSIDE)
     experiment: dict[str, Any] = field(metadata=INSIDE)
     outcomes: list[tuple[str, int]] = field(metadata=INSIDE)
     other_steps: bool = field(default=False, metadata=INSIDE)

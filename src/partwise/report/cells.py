@@ -116,6 +116,7 @@ def _cell(
         low=of["low"],
         high=of["high"],
         scores=readings.by_seed(scored, scores),
+        draws=[(readings.frozen_seed(run), run.seed) for run in scored],
         experiment=flat,
         outcomes=[(run.status, run.steps) for run in runs if not math.isfinite(run.value(metric, where=split))],
         probes=readings.probes(runs) if is_headline else {},

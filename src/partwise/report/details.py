@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from partwise.report import formats
 from partwise.report.cell import Cell
+from partwise.report.draws import draw_share
 from partwise.report.grid import Grid, named_once, without_empty_columns
 from partwise.report.groups import Group
 from partwise.report.paper import PaperValue, paper_values
@@ -16,7 +17,8 @@ STRATA = "by"  # in the title of a grid of strata
 def details(group: Group) -> list[Grid]:
     """All there is of them."""
     per = _per_parameter(group)
-    return [*([per] if per else []), *_strata(group), *_probes(group)]
+    draws = _draws(group)
+    return [*([per] if per else []), *([draws] if draws else []), *_strata(group), *_probes(group)]
 
 
 def published(cell: Cell) -> PaperValue | None:
@@ -63,6 +65,28 @@ def _per_parameter(group: Group) -> Grid | None:
     header = ["architecture", "count", "whole", "per trainable", "per total parameter", paper_column]
     title = f"{_name(group)}: per parameter"
     return without_empty_columns(Grid(title, header, named_once(rows), paper_lines(quoted)))
+
+
+def _draws(group: Group) -> Grid | None:
+    """Where frozen draws are crossed with seeds: whose the variance is."""
+    rows = []
+    for name, cell in group.arms.items():
+        found = draw_share(dict(zip(cell.draws, cell.values, strict=True)))
+        if found is None:
+            continue
+        parts = (found.draw, found.seed, found.rest)
+        shares = ["–" if part is None else f"{formats.percent(part)} %" for part in parts]
+        ends = (
+            ""
+            if found.low is None or found.high is None
+            else f"{formats.percent(found.low)}–{formats.percent(found.high)} %"
+        )
+        rows.append([name, f"{found.draws} x {found.seeds}", formats.number(found.sd, cell), *shares, ends])
+    if not rows:
+        return None
+    header = ["architecture", "draws x seeds", "sd", "frozen draw", "seed of all else", "rest", "draw of draw and rest"]
+    below = ["two-way random effects; last column: 95 % interval; –: all runs agree."]
+    return Grid(f"{_name(group)}: whose variance is it?", header, rows, below)
 
 
 def _strata(group: Group) -> Iterator[Grid]:

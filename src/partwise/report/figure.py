@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partwise.errors import ConfigError
-from partwise.records import RunRecord, write_file
+from partwise.records import RunRecord
 from partwise.report import formats
+from partwise.report.canvas import MARKERS, PALETTE, kind_of, save, scaled
 from partwise.report.cell import Cell, canonical
 from partwise.report.cells import cells
 from partwise.report.groups import Group, groups
@@ -18,27 +19,12 @@ from partwise.report.settings import in_words
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SUFFIXES = ("png", "pdf", "svg")
 TITLE = 38  # letters a line
 ACROSS = 4  # panels side by side; more begin a new pair of rows
-# Okabe & Ito 2008, told apart by colour-blind readers; black last
 SPREAD = 0.14  # between the dots of two seeds, where arms are 1 apart
 WIDEST = 0.56  # over all dots of an arm; the bar of the mean is wider
 ENOUGH = 3  # seeds, from which on an interval is drawn
-MARKERS = "os^DvP*X"  # with the colours, by arm
 MARKED = 12  # places along a curve, shared out among the arms
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000")
-STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#555555",
-    "axes.axisbelow": True,
-    "svg.hashsalt": "partwise",  # the same runs give the same file
-    "svg.fonttype": "path",
-}
-DATELESS: dict[str, dict[str, Any]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
 
 
 def draw(records: Iterable[RunRecord], path: Path | str) -> Path:
@@ -53,20 +39,11 @@ def draw(records: Iterable[RunRecord], path: Path | str) -> Path:
         ConfigError: the suffix is not png, pdf or svg; or there is nothing to draw.
     """
     path, records = Path(path), list(records)
-    kind = path.suffix.removeprefix(".").lower()
-    if kind not in SUFFIXES:
-        raise ConfigError(f"a figure ends in {', '.join(f'.{one}' for one in SUFFIXES)}, and {path.name} does not.")
+    kind_of(path)
     found = groups(cells(records))
     if not found:
         raise ConfigError("there are no runs to draw.")
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    with matplotlib.rc_context(STYLE):
-        figure = _figure(found, records)
-        FigureCanvasAgg(figure)
-        write_file(path, lambda at: figure.savefig(at, format=kind, dpi=150, metadata=DATELESS[kind]))
-    return path
+    return save(lambda: _figure(found, records), path)
 
 
 def _figure(found: list[Group], records: list[RunRecord]) -> Any:
@@ -118,7 +95,7 @@ def _results(axes: "Axes", group: Group, colours: dict[str, str]) -> None:
     sizes = textwrap.wrap(in_words(group.sizes | group.settings), TITLE, max_lines=3, placeholder=" …")
     axes.set_title("\n".join([group.task, *sizes]), pad=20 if legend else None)
     _limits(axes, head, named=True)
-    names = [name.replace(", ", ",\n") for name in group.arms]
+    names = [name.replace(", ", ",\n").replace("+", "\n+ ") for name in group.arms]
     axes.set_xticks(range(len(names)), names, rotation=30, ha="right", rotation_mode="anchor")
     axes.set_xlim(-0.6, len(group.arms) - 0.4)
     _scaled(axes, head)
@@ -162,19 +139,12 @@ def _curves(axes: "Axes", group: Group, colours: dict[str, str], by_digest: dict
 
 
 def _scaled(axes: "Axes", head: Cell) -> None:
-    """Shares from 0 to 1, other numbers from 0 to what was met; a little air above and below."""
-    from matplotlib.ticker import FuncFormatter, NullLocator
+    from matplotlib.ticker import NullLocator
 
-    if not head.n:
+    if head.n:
+        scaled(axes, is_share=head.is_share, from_zero=head.low == 0)
+    else:
         axes.yaxis.set_major_locator(NullLocator())
-        return
-    text = (lambda value, _: f"{value:.3g}") if head.is_share else (lambda value, _: formats.amount(value))
-    axes.yaxis.set_major_formatter(FuncFormatter(text))
-    if head.is_share:
-        axes.set_ylim(-0.04, 1.06)
-    elif head.low == 0:
-        axes.set_ylim(bottom=-0.04 * axes.get_ylim()[1], top=1.04 * axes.get_ylim()[1])
-    axes.grid(axis="y", color="#EEEEEE")
 
 
 def _colours(found: list[Group]) -> dict[str, str]:

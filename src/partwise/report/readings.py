@@ -64,6 +64,12 @@ def pair_key(record: RunRecord) -> tuple[int, int, int]:
     return (record.seed, *(record.seed if seed is None else seed for seed in own))  # type: ignore[return-value]
 
 
+def frozen_seed(record: RunRecord) -> int:
+    """The seed of what never learns."""
+    own = [record.experiment.get(name) for name in ("frozen_seed", "init_seed")]
+    return next((seed for seed in own if seed is not None), record.seed)
+
+
 def by_seed(runs: list[RunRecord], scores: list[Score]) -> dict[Any, Score]:
     """One score for each key of pairing."""
     together: dict[Any, list[Score]] = {}

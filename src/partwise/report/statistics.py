@@ -198,6 +198,23 @@ def retained(arm: Mapping[Any, Score], standard: Mapping[Any, Score]) -> Retaine
     return Retained(ratio, ratio - half, ratio + half, "t", n)
 
 
+def ratio(ours: Mapping[Any, float], theirs: Mapping[Any, float]) -> Interval:
+    """The ratio of two means that are paired over seeds, sum_i ours_i / sum_i theirs_i, with the interval of `retained`
+    (which is this with the floors taken off); none for one seed, the range of the seeds' own ratios for two."""
+    seeds = [seed for seed in ours if seed in theirs]
+    a, b = [ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]
+    whole = math.fsum(b)
+    if not seeds or not whole:
+        return Interval(None)
+    found = math.fsum(a) / whole
+    if len(seeds) < T_NEEDS:
+        each = [one / other for one, other in zip(a, b, strict=True) if other]
+        return Interval(found) if len(each) < 2 else Interval(found, min(each), max(each), "range")
+    residuals = [one - found * other for one, other in zip(a, b, strict=True)]
+    half = t_quantile(len(seeds) - 1) * _sd(residuals) / (math.sqrt(len(seeds)) * abs(whole / len(seeds)))
+    return Interval(found, found - half, found + half, "t")
+
+
 def t_quantile(freedom: int) -> float:
     """The .975 quantile of Student's t."""
     from scipy.special import stdtrit  # scipy is slow to import, and `partwise --help` does without

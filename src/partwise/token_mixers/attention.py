@@ -41,6 +41,10 @@ class Attention:
     qk_scale: float = 1.0
     bias: bool = True
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.qk_scale < float("inf"):
+            raise ConfigError(f"qk_scale={self.qk_scale}: a finite number from 0 on was expected.")
+
     def build(self, size: MixerSize, *, generator: torch.Generator) -> nn.Module:
         return SelfAttention(self, size, generator)
 

@@ -36,6 +36,7 @@ class ShapedAttention(Attention):
     base_width: int = 512
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 < self.tau0 < float("inf") or self.base_width < 1:
             raise ConfigError(f"tau0={self.tau0} and base_width={self.base_width}: both must be positive and finite.")
 

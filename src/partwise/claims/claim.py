@@ -1,0 +1,91 @@
+"""A claim, what is found of it, and the runs that it is judged by."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from partwise.errors import ConfigError
+from partwise.records import read_records
+from partwise.report.cell import Cell
+from partwise.report.cells import cells
+
+Verdict = Literal["confirmed", "contradicted", "not resolvable at this scale"]
+OPEN: Verdict = "not resolvable at this scale"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the runs say of a claim.
+
+    Args:
+        ours: numbers, with interval and how many seeds solve it.
+        verdict: of the claim; None for a question, which has an answer and no verdict.
+        why: what the verdict rests on, and what else one must know.
+    """
+
+    ours: str
+    verdict: Verdict | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Study:
+    """The runs of one folder of results, as cells.
+
+    Args:
+        name: of the folder.
+        cells: headlines, other metrics and strata.
+    """
+
+    name: str
+    cells: list[Cell] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, folder: Path) -> "Study":
+        """The folder's runs; none where it is not there yet."""
+        return cls(folder.name, cells(read_records(folder)) if (folder / "runs").is_dir() else [])
+
+    def find(self, task: str, architecture: str, metric: str = "", **settings: Any) -> Cell | None:
+        """The one cell on the whole test set with these fields (paths with __ for the dots); a cell without a score is
+        none.
+
+        Raises:
+            ConfigError: several agree.
+        """
+        wanted = {path.replace("__", "."): value for path, value in settings.items()}
+        found = [
+            cell
+            for cell in self.cells
+            if (cell.task, cell.architecture, cell.split) == (task, architecture, "test")
+            and (cell.metric == metric if metric else cell.headline)
+            and all(cell.experiment.get(path) == value for path, value in wanted.items())
+            and cell.n
+        ]
+        if len(found) > 1:
+            raise ConfigError(f"{self.name}: {len(found)} cells are {task} {architecture} {metric} {settings}.")
+        return found[0] if found else None
+
+
+Judge = Callable[[Study], Finding]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One sentence of a paper, or a question of its readers.
+
+    Args:
+        about: the heading that it stands under.
+        claim: in our words.
+        paper: its value, or "in words"; "" for a question that it leaves open.
+        status: how we know that.
+        study: the folder of results that it is judged by.
+        judge: what is found there.
+    """
+
+    about: str
+    claim: str
+    paper: str
+    status: Literal["first-hand", "second-hand", "not known"]
+    study: str
+    judge: Judge

@@ -1,0 +1,264 @@
+"""What Dong, Noci, Khodak, Li 2025 (arXiv:2506.01115) claim of synthetic tasks, and what their readers asked.
+
+Their numbers are second-hand: a reader's write-up of version 3, a summary of version 2 (docs/papers/mixit.md).
+"""
+
+from partwise.claims.claim import Claim, Study
+from partwise.claims.judges import (
+    answer,
+    fails,
+    keeps,
+    number,
+    ordered,
+    proportion,
+    rises,
+    told,
+    worsens,
+)
+from partwise.report import formats
+from partwise.report.cell import Cell
+from partwise.report.draws import draw_share
+
+PAIRS = [{"task.n_pairs": m} for m in (4, 8, 16)]
+WIDE = "1024"
+WORDS = "as well as standard, in words"
+
+
+def _scales(study: Study) -> str:
+    """Frozen-QK beside standard at each scale of the draw."""
+    parts = []
+    for scale in (0.25, 1.0, 2.0, 4.0):
+        arms = {
+            name: study.find("needle", name, model__token_mixer__qk_scale=scale) for name in ("frozen_qk", "standard")
+        }
+        said = [f"{name} {number(cell)} ({cell.solved}/{cell.n})" for name, cell in arms.items() if cell]
+        parts += [f"x{scale:g}: {', '.join(said)}"] if said else []
+    return "; ".join(parts)
+
+
+def _draws(study: Study) -> str:
+    """Whose the variance is, arm by arm."""
+    return "; ".join(filter(None, map(_share_of_draw, study.cells)))
+
+
+def _share_of_draw(cell: Cell) -> str:
+    found = draw_share(dict(zip(cell.draws, cell.values, strict=True))) if cell.headline else None
+    if found is None:
+        return ""
+    place = (
+        f"{cell.task} {cell.architecture} (sd {formats.number(found.sd, cell)} about {formats.number(cell.mean, cell)})"
+    )
+    if found.draw is None or found.seed is None or found.low is None or found.high is None:
+        return f"{place}: all runs agree"
+    low, high = formats.percent(found.low), formats.percent(found.high)
+    return (
+        f"{place}: draw {formats.percent(found.draw)} %, seed of all else {formats.percent(found.seed)} %"
+        f" (draw against rest {low}–{high} %)"
+    )
+
+
+def _stages(study: Study) -> str:
+    """Each arm with its FLOPs, from frozen throughout to standard."""
+    heads = [cell for cell in study.cells if cell.headline and cell.n]
+    ordered_ = sorted(heads, key=lambda cell: (cell.task, cell.flops or 0.0))
+    return "; ".join(f"{c.task} {c.architecture} {number(c)} at {formats.amount(c.flops or 0.0)}FLOP" for c in ordered_)
+
+
+def _patterns(study: Study) -> str:
+    """Which patterns of blocks solve it."""
+    heads = sorted((cell for cell in study.cells if cell.headline and cell.n), key=lambda cell: -(cell.mean or 0.0))
+    return "; ".join(f"{cell.architecture}: {told(cell, {})}" for cell in heads)
+
+
+CLAIMS = [
+    Claim(
+        about="Retrieval (needle)",
+        claim="Frozen-QK retrieves",
+        paper=".970 beside standard's 1.00 (m = 30)",
+        status="second-hand",
+        study="small",
+        judge=keeps("needle", "frozen_qk", *PAIRS),
+    ),
+    Claim(
+        about="Retrieval (needle)",
+        claim="Frozen-MLP retrieves",
+        paper=WORDS,
+        status="second-hand",
+        study="small",
+        judge=keeps("needle", "frozen_mlp", *PAIRS),
+    ),
+    Claim(
+        about="Retrieval (needle)",
+        claim="MixiT does not retrieve",
+        paper=".112 (m = 30, where naming the most frequent value gets .155)",
+        status="second-hand",
+        study="small",
+        judge=fails("needle", "mixit", *PAIRS),
+    ),
+    Claim(
+        about="Retrieval (needle)",
+        claim="MixiT falls behind as pairs are added",
+        paper="poor from m = 20 on (figure 2)",
+        status="second-hand",
+        study="needle_by_m",
+        judge=worsens("needle", "mixit", "task.n_pairs"),
+    ),
+    Claim(
+        about="Retrieval (needle)",
+        claim="Frozen-QK falls with m faster than standard",
+        paper="in words (figure 2)",
+        status="second-hand",
+        study="needle_by_m",
+        judge=worsens("needle", "frozen_qk", "task.n_pairs"),
+    ),
+    Claim(
+        about="Chained retrieval (k_hop)",
+        claim="Frozen-QK follows the hops",
+        paper=".967 beside standard's .9999 (16 hops, 5 blocks)",
+        status="second-hand",
+        study="small",
+        judge=keeps("k_hop", "frozen_qk"),
+    ),
+    Claim(
+        about="Chained retrieval (k_hop)",
+        claim="Frozen-MLP follows the hops",
+        paper=WORDS,
+        status="second-hand",
+        study="small",
+        judge=keeps("k_hop", "frozen_mlp"),
+    ),
+    Claim(
+        about="Chained retrieval (k_hop)",
+        claim="MixiT does not follow the hops",
+        paper=".486 (a table of position, token and hops gets .48, or .59 to .63 at 16 hops alone)",
+        status="second-hand",
+        study="small",
+        judge=fails("k_hop", "mixit"),
+    ),
+    Claim(
+        about="Arithmetic",
+        claim="MixiT adds",
+        paper=WORDS + " (table 3; with many heads, see below)",
+        status="second-hand",
+        study="addition_by_heads",
+        judge=keeps("addition", "mixit", *({"model.token_mixer.n_heads": n, "train.steps": 1500} for n in (4, 16, 64))),
+    ),
+    Claim(
+        about="Arithmetic",
+        claim="MixiT's token accuracy on addition grows with heads",
+        paper=".35 with few heads to .92 with 256 (table 5)",
+        status="second-hand",
+        study="addition_by_heads",
+        judge=rises("addition", "mixit", "accuracy", "model.token_mixer.n_heads"),
+    ),
+    Claim(
+        about="Arithmetic",
+        claim="MixiT adds modulo p",
+        paper=WORDS + " (p = 599)",
+        status="second-hand",
+        study="small",
+        judge=keeps("modular_addition", "mixit"),
+    ),
+    Claim(
+        about="Brackets",
+        claim="MixiT tells balanced strings from unbalanced ones (ours: the hard split)",
+        paper=WORDS + " (without a hard split, where counting alone gets .92 to .94)",
+        status="second-hand",
+        study="small",
+        judge=keeps("brackets", "mixit"),
+    ),
+    *(
+        Claim(
+            about="Memorization",
+            claim=f"Bits per trainable parameter fall from standard over Frozen-QK and MixiT to Frozen-MLP, {how}",
+            paper="2.98, 2.25, 2.18, 1.13 (by accuracy)",
+            status="second-hand",
+            study="small",
+            judge=ordered("memorization", ("standard", "frozen_qk", "mixit", "frozen_mlp"), count),
+        )
+        for count, how in (
+            ("bits_accuracy", "by accuracy"),
+            ("bits", "by loss"),
+            ("bits_fano", "by Fano's bound"),
+        )
+    ),
+    *(
+        Claim(
+            about="Memorization",
+            claim=f"{name} holds this share of standard's bits per trainable parameter",
+            paper=f"{share:.2f} (by accuracy; standard is at its ceiling there, so the true share is smaller)",
+            status="second-hand",
+            study="small",
+            judge=proportion("memorization", arm, share),
+        )
+        for name, arm, share in (
+            ("Frozen-QK", "frozen_qk", 2.25 / 2.98),
+            ("MixiT", "mixit", 2.18 / 2.98),
+            ("Frozen-MLP", "frozen_mlp", 1.13 / 2.98),
+        )
+    ),
+    Claim(
+        about="Embeddings only (Zhong & Andreas 2024)",
+        claim="A random Transformer of two blocks adds when its embeddings learn",
+        paper="1.00 (table 6; theirs is 1024 wide)",
+        status="second-hand",
+        study="small",
+        judge=keeps("addition", "embeddings_only", claimed_for=WIDE),
+    ),
+    Claim(
+        about="Embeddings only (Zhong & Andreas 2024)",
+        claim="... retrieves",
+        paper="about 1.00 (1024 wide)",
+        status="second-hand",
+        study="small",
+        judge=keeps("needle", "embeddings_only", *PAIRS, claimed_for=WIDE),
+    ),
+    Claim(
+        about="Embeddings only (Zhong & Andreas 2024)",
+        claim="... adds modulo p",
+        paper="about 1.00 (1024 wide)",
+        status="second-hand",
+        study="small",
+        judge=keeps("modular_addition", "embeddings_only", claimed_for=WIDE),
+    ),
+    Claim(
+        about="Embeddings only (Zhong & Andreas 2024)",
+        claim="... tells balanced brackets",
+        paper="about 1.00 (1024 wide)",
+        status="second-hand",
+        study="small",
+        judge=keeps("brackets", "embeddings_only", claimed_for=WIDE),
+    ),
+    Claim(
+        about="Questions of reviewers and readers",
+        claim="Does Frozen-QK hang on the scale of its frozen queries and keys?",
+        paper="",
+        status="not known",
+        study="qk_scale",
+        judge=answer(_scales),
+    ),
+    Claim(
+        about="Questions of reviewers and readers",
+        claim="Does it hang on the particular draw?",
+        paper="",
+        status="not known",
+        study="frozen_draw",
+        judge=answer(_draws),
+    ),
+    Claim(
+        about="Questions of reviewers and readers",
+        claim="What does unfreezing later cost or save?",
+        paper="",
+        status="not known",
+        study="unfreezing",
+        judge=answer(_stages),
+    ),
+    Claim(
+        about="Questions of reviewers and readers",
+        claim="Which blocks need attention?",
+        paper="",
+        status="not known",
+        study="interleaved",
+        judge=answer(_patterns),
+    ),
+]

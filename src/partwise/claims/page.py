@@ -1,0 +1,69 @@
+"""The page of claims, in Markdown."""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from partwise.claims import mixit
+from partwise.claims.claim import Claim, Finding, Study
+from partwise.errors import DamagedFile
+
+PAPERS: dict[str, list[Claim]] = {
+    "Attention Retrieves, MLP Memorizes (Dong, Noci, Khodak, Li 2025, arXiv:2506.01115)": mixit.CLAIMS,
+}
+RULES = """\
+Generated from the records beside it by `partwise claims`; nothing is written by hand.
+
+- *confirmed*, *contradicted*: what was measured here surely agrees with the claim, or surely does not, by the 95 %
+  interval over seeds of what an arm keeps of standard's gain over the floor. "As well as standard" asks for 90 %, "does
+  not" for less than half and no seed that solves the task (90 % of the way from floor to ceiling).
+- *not resolvable at this scale*: the interval straddles that border, the seeds split, standard itself fails, an arm
+  still learns, or an arm fails that is much narrower than the paper's. A verdict holds at the sizes of its study, and
+  these are smaller than the paper's.
+- In square brackets stands the interval (r: the range of the seeds); the paper's numbers come with how they are known.
+"""
+
+
+def page(results: Path) -> str:
+    """Every claim of every paper, judged by the folders of runs below `results`.
+
+    Raises:
+        DamagedFile: there is no such folder, or a record in it cannot be read.
+    """
+    if not results.is_dir():
+        raise DamagedFile(f"there is no folder {results}.")
+    studies: dict[str, Study] = {}
+    lines = ["# Claims, and what was found", "", RULES]
+    for paper, claims in PAPERS.items():
+        for claim in claims:
+            if claim.study not in studies:
+                studies[claim.study] = Study.read(results / claim.study)
+        judged = [(claim, claim.judge(studies[claim.study])) for claim in claims]
+        lines += [f"## {paper}", "", _summary(judged), ""]
+        for about, members in itertools.groupby(judged, key=lambda pair: pair[0].about):
+            lines += _section(about, list(members))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _summary(judged: Iterable[tuple[Claim, Finding]]) -> str:
+    """'20 claims: 9 confirmed, ...'."""
+    counts = Counter(finding.verdict for _, finding in judged if finding.verdict)
+    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    return f"{sum(counts.values())} claims: {told}."
+
+
+def _section(about: str, members: list[tuple[Claim, Finding]]) -> list[str]:
+    questions = all(finding.verdict is None for _, finding in members)
+    head = ["question", "answer", "runs"] if questions else ["claim", "paper", "ours", "verdict", "why", "runs"]
+    lines = [f"### {about}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    for claim, found in members:
+        runs = f"[{claim.study}]({claim.study}/table.md)"
+        if questions:
+            row = [claim.claim, found.ours, runs]
+        else:
+            paper = f"{claim.paper} ({claim.status})" if claim.paper else "–"
+            verdict = f"**{found.verdict}**" if found.verdict else found.why
+            row = [claim.claim, paper, found.ours, verdict, found.why, runs]
+        lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |")
+    return [*lines, ""]

@@ -1,0 +1,203 @@
+"""One setting varied, all else fixed: what the paper's single columns leave open. Each comes with a figure of its own.
+
+Sizes and rates are those of the recipe mixit; where a rate could decide the outcome, it is chosen anew, setting by
+setting, on a selection seed.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import ClassVar
+
+from partwise.architectures import QK
+from partwise.configs import replaced
+from partwise.experiment import Experiment
+from partwise.parts import AllBut, Stages
+from partwise.recipes import RECIPES, Scale, chosen
+from partwise.recipes.mixit import ARMS, Mixit, arm, grids_of, seeded
+from partwise.recipes.mixit_sizes import FEW_FACTS, memorization, needle
+from partwise.registry import name_of
+from partwise.report.lines import FLOPS, View
+from partwise.selection import SELECTION_SEEDS, Grid
+
+MLP = ("blocks.*.channel_mixer",)
+NEEDLE_RATES = (3e-3, 1e-2)
+
+
+class Sweep:
+    """What the sweeps share: one scale, and arms that a subclass names.
+
+    A subclass gives `tasks`, `seeds`, `minutes`, `view` and `arms`; and `grids` where rates are chosen.
+    """
+
+    tasks: ClassVar[tuple[str, ...]]
+    scales: ClassVar[dict[str, Scale]]
+    view: ClassVar[View | None] = None
+
+    def arms(self) -> list[Experiment]:
+        """What is compared, with seed 0."""
+        raise NotImplementedError
+
+    def experiments(self, scale: str, *, only: Sequence[str] = (), n_seeds: int | None = None) -> list[Experiment]:
+        """Every arm with every seed.
+
+        Raises:
+            UnknownName: no such scale or task.
+        """
+        (scale,) = chosen("scale", [scale], list(self.scales))
+        tasks = chosen("task", only, self.tasks)
+        arms = [one for one in self.arms() if name_of(one.task) in tasks]
+        return seeded(arms, self.scales[scale].seeds if n_seeds is None else n_seeds)
+
+    def grids(self, scale: str, *, only: Sequence[str] = ()) -> list[Grid]:
+        """None: rates are those of the recipe mixit."""
+        return []
+
+    def base(self, task: str, arch: str = "standard") -> Experiment:
+        """The task at quick's size, under an architecture."""
+        return Mixit().base(task, arch)
+
+
+def _scale(minutes: int, seeds: int) -> dict[str, Scale]:
+    return {"quick": Scale(summary=f"{seeds} seeds, {minutes} minutes on two cores", seeds=seeds)}
+
+
+def _rates(arms: Sequence[Experiment], values: tuple[float, ...]) -> list[Grid]:
+    """A grid for each arm at its own settings, on one selection seed."""
+    return [Grid(base=one, values=values, seeds=SELECTION_SEEDS[:1]) for one in arms]
+
+
+@RECIPES.register("needle_by_m")
+class NeedleByPairs(Sweep):
+    """Needle against the number of pairs m: from where on does each arm fail? (The paper's figure 2.)"""
+
+    tasks = ("needle",)
+    scales = _scale(60, 5)
+    view = View(over="task.n_pairs", label="pairs m", log=True)
+    sizes: ClassVar[list[Experiment]] = [
+        needle(2),
+        needle(4),
+        needle(8),
+        needle(12, steps=1200),
+        needle(16, steps=1200),
+    ]
+
+    def arms(self) -> list[Experiment]:
+        return [arm(base, name) for base in self.sizes for name in ARMS]
+
+    def grids(self, scale: str, *, only: Sequence[str] = ()) -> list[Grid]:
+        """As small does: a choice at m = 8, and another at m = 16 that holds from 12 pairs on."""
+        return grids_of("needle", self.sizes, ARMS)
+
+
+@RECIPES.register("addition_by_heads")
+class AdditionByHeads(Sweep):
+    """Addition under MixiT against the number of heads, 4 to 64. (The paper's table 5.)"""
+
+    tasks = ("addition",)
+    scales = _scale(15, 3)
+    view = View(over="model.token_mixer.n_heads", label="heads", log=True, metrics=("", "accuracy"))
+
+    def arms(self) -> list[Experiment]:
+        base = replaced(self.base("addition", "standard"), "train.steps", 1500)
+        mixit = arm(base, "mixit")
+        return [base, *(replaced(mixit, "model.token_mixer.n_heads", heads) for heads in (4, 8, 16, 32, 64))]
+
+    def grids(self, scale: str, *, only: Sequence[str] = ()) -> list[Grid]:
+        """MixiT's rate at 500 steps, for each number of heads."""
+        bases = [replaced(one, "train.steps", 500) for one in self.arms() if one.architecture == "mixit"]
+        return _rates(bases, (4e-3, 8e-3, 1.6e-2))
+
+
+@RECIPES.register("qk_scale")
+class QkScale(Sweep):
+    """Needle against the scale at which queries and keys are drawn: does Frozen-QK hang on it? (Asked by reviewers.)"""
+
+    tasks = ("needle",)
+    scales = _scale(6, 3)
+    view = View(over="model.token_mixer.qk_scale", label="scale of the query and key weights at the start", log=True)
+
+    def arms(self) -> list[Experiment]:
+        return [
+            replaced(self.base("needle", name), "model.token_mixer.qk_scale", scale)
+            for scale in (0.25, 1.0, 2.0, 4.0)
+            for name in ("standard", "frozen_qk")
+        ]
+
+    def grids(self, scale: str, *, only: Sequence[str] = ()) -> list[Grid]:
+        return _rates(self.arms(), NEEDLE_RATES)
+
+
+@RECIPES.register("frozen_draw")
+class FrozenDraw(Sweep):
+    """Five frozen draws crossed with three seeds of all else: how much of the variance is the draw's?"""
+
+    tasks = ("needle", "modular_addition", "memorization")
+    scales = _scale(15, 3)
+    view = View(over="frozen_seed", label="frozen draw", by="seed")
+    draws: ClassVar[range] = range(100, 105)
+
+    def arms(self) -> list[Experiment]:
+        few_facts = memorization(**FEW_FACTS, steps=1500)
+        arms = [
+            self.base("needle", "frozen_qk"),
+            self.base("modular_addition", "mixit"),
+            *(arm(few_facts, name) for name in ("frozen_qk", "mixit")),
+        ]
+        return [dataclasses.replace(one, frozen_seed=draw) for one in arms for draw in self.draws]
+
+
+@RECIPES.register("unfreezing")
+class Unfreezing(Sweep):
+    """Queries and keys, or the feed-forward, frozen until 0 to 100 % of training: score against FLOPs.
+
+    All at the rate of the standard arm, so that nothing but the freezing differs.
+    """
+
+    tasks = ("needle", "memorization")
+    scales = _scale(20, 3)
+    shares: ClassVar[tuple[int, ...]] = (10, 25, 50)
+    parts: ClassVar[dict[str, tuple[str, tuple[str, ...]]]] = {
+        "queries and keys": ("frozen_qk", QK),
+        "feed-forward": ("frozen_mlp", MLP),
+    }
+    view = View(
+        over=FLOPS,
+        label="FLOPs of training (left: frozen throughout; right: learns from the start)",
+        lines={
+            part: (name, *(f"{part} from {share} %" for share in (50, 25, 10)), "standard")
+            for part, (name, _) in parts.items()
+        },
+    )
+
+    def arms(self) -> list[Experiment]:
+        made = []
+        for base in (self.base("needle"), memorization(**FEW_FACTS, steps=1500)):
+            standard = arm(base, "standard")
+            made.append(standard)
+            for part, (name, patterns) in self.parts.items():
+                made += [self._from(standard, part, patterns, share) for share in self.shares]
+                made.append(dataclasses.replace(arm(base, name), train=standard.train, selection=standard.selection))
+        return made
+
+    def _from(self, one: Experiment, part: str, patterns: tuple[str, ...], share: int) -> Experiment:
+        start = one.train.steps * share // 100
+        learn = Stages((0, AllBut(*patterns)), (start, AllBut()))
+        return dataclasses.replace(one, learn=learn, architecture=f"{part} from {share} %")
+
+
+@RECIPES.register("interleaved")
+class Interleaved(Sweep):
+    """Needle with three blocks, each of attention or of random fixed mixing: which blocks need attention?"""
+
+    tasks = ("needle",)
+    scales = _scale(20, 3)
+
+    def arms(self) -> list[Experiment]:
+        base = replaced(self.base("needle"), "model.positions", "learned")
+        base = replaced(base, "model.n_blocks", 3)
+        mixers = ("attention", "random_mixing")
+        patterns = ["+".join((first, second, third)) for first in mixers for second in mixers for third in mixers]
+        return [arm(base, pattern) for pattern in patterns]
+
+    def grids(self, scale: str, *, only: Sequence[str] = ()) -> list[Grid]:
+        return _rates(self.arms(), NEEDLE_RATES)

@@ -1,0 +1,208 @@
+"""A number against a setting: what a sweep shows."""
+
+import math
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from partwise.errors import ConfigError
+from partwise.records import RunRecord
+from partwise.report import readings
+from partwise.report.canvas import MARKERS, PALETTE, kind_of, save, scaled
+from partwise.report.cell import canonical
+from partwise.report.settings import flatten, identity, in_words
+from partwise.report.statistics import Score, interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FLOPS = "flops"
+ENOUGH = 3  # seeds, from which on an interval is drawn
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """How a sweep is drawn: a panel a task and metric, a line an architecture.
+
+    Args:
+        over: what the x-axis is: a field by its name in a record ("task.n_pairs", "frozen_seed"), or "flops", those
+            that training took. An arm that has it at one value only, or not at all, is a level across the panel.
+        label: what the axis is called; "" is the field's name.
+        log: whether the axis is logarithmic (base 2).
+        metrics: what is drawn; "" stands for the task's headline.
+        lines: name of a line to the architectures on it, where several make one.
+        by: a field that tells lines apart in place of the architecture, which then has panels of its own.
+    """
+
+    over: str
+    label: str = ""
+    log: bool = False
+    metrics: tuple[str, ...] = ("",)
+    lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    by: str = ""
+
+
+def draw_over(records: Iterable[RunRecord], path: Path | str, view: View) -> Path:
+    """Draw the scores of runs on test against a setting.
+
+    Dots are seeds, a line joins their means, a whisker is the 95 % interval from three seeds on; floor and ceiling are
+    grey.
+
+    Raises:
+        ConfigError: no run that was scored has the setting, or the suffix is not png, pdf or svg.
+    """
+    path = Path(path)
+    kind_of(path)
+    panels = _panels(list(records), view)
+    if not any(point.x is not None for panel in panels.values() for point in panel):
+        raise ConfigError(f"no run here has a score and a number for {view.over}.")
+    return save(lambda: _figure(panels, view), path)
+
+
+@dataclass(frozen=True)
+class _Point:
+    """One run's score, and where it stands."""
+
+    line: str
+    x: float | None
+    score: Score
+    metric: str
+    of: Mapping[str, Any]
+    sizes: Mapping[str, Any]
+
+
+def _panels(records: Sequence[RunRecord], view: View) -> dict[str, list[_Point]]:
+    """Title of a panel to its points."""
+    found: dict[str, list[_Point]] = {}
+    seen: set[tuple[str, str]] = set()
+    for record in records:
+        if record.status != "done" or (record.digest, record.architecture) in seen:
+            continue
+        seen.add((record.digest, record.architecture))
+        for name in view.metrics:
+            metric = name or record.headline["name"]
+            of = readings.metric(metric, record.headline, [r.unit for r in record.rows if r.quantity == metric])
+            score = readings.score(record, metric, "test", of)
+            if math.isfinite(score.value):
+                title = f"{record.task}\n{record.architecture}" if view.by else record.task
+                title = title if len(view.metrics) == 1 else f"{title}: {metric.replace('_', ' ')}"
+                flat = flatten(record.experiment)
+                sizes = {key: value for key, value in flat.items() if key.startswith("task.") and key != "task.name"}
+                x = _place(record, flat, view)
+                points = [_Point(line, x, score, metric, of, sizes) for line in _lines(record, flat, view)]
+                found.setdefault(title, []).extend(points)
+    return found
+
+
+def _place(record: RunRecord, flat: Mapping[str, Any], view: View) -> float | None:
+    """Where a run stands on the x-axis; None where it has no such number."""
+    value = record.value("flops", where="train") if view.over == FLOPS else flat.get(view.over)
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def _lines(record: RunRecord, flat: Mapping[str, Any], view: View) -> list[str]:
+    """The lines that a run is on."""
+    if view.by:
+        return [f"{view.by.split('.')[-1].replace('_', ' ')} {flat.get(view.by)}"]
+    if view.lines:
+        return [line for line, architectures in view.lines.items() if record.architecture in architectures]
+    return [record.architecture]
+
+
+def _figure(panels: dict[str, list[_Point]], view: View) -> Any:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(max(5.4, 4.6 * len(panels)), 4.4), layout="constrained")
+    names = canonical({point.line for panel in panels.values() for point in panel})
+    if view.lines:
+        names = list(view.lines)
+    shared = [_common_sizes(panel, view) for panel in panels.values()]
+    for axes, (title, points), sizes in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), shared,
+                                            strict=True):  # fmt: skip
+        _panel(axes, points, names, view)
+        below = textwrap.wrap(in_words(sizes), 48, max_lines=2, placeholder=" …")
+        axes.set_title("\n".join([title, *below]))
+    handles = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(),
+                                                                            strict=True)}  # fmt: skip
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(5, len(handles)),
+                  frameon=False, fontsize=8, handlelength=2)  # fmt: skip
+    return figure
+
+
+def _common_sizes(points: Sequence[_Point], view: View) -> dict[str, Any]:
+    """The task's own fields that all points of a panel have in common."""
+    first = points[0].sizes
+    return {
+        key: value
+        for key, value in first.items()
+        if key != view.over
+        and value is not None
+        and all(identity(point.sizes.get(key)) == identity(value) for point in points)
+    }
+
+
+def _panel(axes: "Axes", points: Sequence[_Point], names: Sequence[str], view: View) -> None:
+    placed = [point for point in points if point.x is not None]
+    places = sorted({point.x for point in placed if point.x is not None})
+    _limits(axes, placed or points)
+    for i, name in enumerate(names):
+        mine = [point for point in points if point.line == name]
+        look: dict[str, Any] = {"color": PALETTE[i % len(PALETTE)]}
+        at: dict[float, list[float]] = {}
+        for point in mine:
+            if point.x is not None:
+                at.setdefault(point.x, []).append(point.score.value)
+        if len(at) >= min(2, len(places)):
+            _line(axes, name, at, points[0], look | {"marker": MARKERS[i % len(MARKERS)]}, view)
+        elif mine:
+            level = math.fsum(point.score.value for point in mine) / len(mine)
+            axes.axhline(level, linewidth=1.3, linestyle=(0, (1, 1.5)), label=f"{name} (as it is)", zorder=2, **look)
+    if view.log:
+        axes.set_xscale("log", base=2)
+    if len(places) <= 12 and view.over != FLOPS:
+        axes.set_xticks(places, [f"{place:g}" for place in places])
+        axes.minorticks_off()
+    axes.set_xlabel(view.label or view.over.split(".")[-1].replace("_", " "))
+    axes.set_ylabel(f"{points[0].metric.replace('_', ' ')} on test")
+    of = points[0].of
+    scaled(axes, is_share=of["high"] == 1.0 and of["unit"] == "", from_zero=of["low"] == 0)
+
+
+def _line(
+    axes: "Axes", name: str, at: dict[float, list[float]], point: _Point, look: dict[str, Any], view: View
+) -> None:
+    """Dots for seeds, a line through the means, whiskers where there are seeds enough."""
+    span = point.score.ceiling - point.score.floor
+    places = sorted(at)
+    summaries = [interval(at[x], point.of["low"], point.of["high"], span=span) for x in places]
+    marker = look.pop("marker")
+    axes.plot(places, [one.mean or 0.0 for one in summaries], linewidth=1.5, marker=marker, markersize=5, alpha=0.85,
+              label=name, zorder=3, **look)  # fmt: skip
+    for x, one in zip(places, summaries, strict=True):
+        if len(at[x]) > 1:
+            axes.scatter([x] * len(at[x]), at[x], s=9, alpha=0.5, linewidths=0, zorder=4, **look)
+        if len(at[x]) >= ENOUGH and one.low is not None and one.high is not None:
+            axes.vlines(x, one.low, one.high, linewidth=0.9, alpha=0.8, zorder=2, **look)
+
+
+def _limits(axes: "Axes", points: Sequence[_Point]) -> None:
+    """Floor and ceiling, which may change along the axis."""
+    for name, style in (("floor", (0, (4, 3))), ("ceiling", (0, (6, 2)))):
+        at: dict[float | None, list[float]] = {}
+        for point in points:
+            value = getattr(point.score, name)
+            if math.isfinite(value):
+                at.setdefault(point.x, []).append(value)
+        means = {x: math.fsum(values) / len(values) for x, values in at.items()}
+        look: dict[str, Any] = {
+            "linewidth": 1,
+            "color": "#888888" if name == "floor" else "#BBBBBB",
+            "linestyle": style,
+        }
+        if len(means) == 1 or (means and None in means):
+            axes.axhline(next(iter(means.values())), label=name, zorder=1, **look)
+        elif means:
+            along = sorted((x, value) for x, value in means.items() if x is not None)
+            axes.plot(*zip(*along, strict=True), label=name, zorder=1, **look)

@@ -1,0 +1,168 @@
+"""Claims: what makes one confirmed, contradicted or open, on records made by hand."""
+
+import pytest
+from report.conftest import BITS, make_arm
+
+from partwise.claims import Claim, Study, page
+from partwise.claims.judges import answer, fails, keeps, ordered, proportion, rises, worsens
+from partwise.claims.page import PAPERS
+from partwise.errors import ConfigError, DamagedFile
+from partwise.report import cells
+from partwise.rows import Row
+
+GOOD, BAD = [0.99, 1.0, 0.98], [0.21, 0.2, 0.22]
+
+
+def study(*arms, **named):
+    return Study("a", cells([record for name, values in arms for record in make_arm(name, values, **named)]))
+
+
+def verdict(judge, *arms, **named):
+    return judge(study(*arms, **named)).verdict
+
+
+@pytest.mark.parametrize(
+    ("values", "keeping", "failing"),
+    [
+        (GOOD, "confirmed", "contradicted"),
+        (BAD, "contradicted", "confirmed"),
+        ([0.5, 0.52, 0.54], "contradicted", "confirmed"),
+        ([0.7, 0.72, 0.74], "contradicted", "not resolvable at this scale"),
+        ([0.99, 0.2, 1.0], "not resolvable at this scale", "not resolvable at this scale"),
+        ([0.85, 0.95, 0.99], "not resolvable at this scale", "not resolvable at this scale"),
+        (GOOD[:2], "not resolvable at this scale", "not resolvable at this scale"),
+    ],
+)
+def test_keeping_and_failing(values, keeping, failing):
+    arms = ("standard", GOOD), ("mixit", values)
+    assert verdict(keeps("needle", "mixit"), *arms) == keeping
+    assert verdict(fails("needle", "mixit"), *arms) == failing
+
+
+def test_nothing_is_said_where_standard_fails_or_runs_are_missing():
+    unsolved = keeps("needle", "mixit")(study(("standard", BAD), ("mixit", BAD)))
+    assert (unsolved.verdict, unsolved.why) == (
+        "not resolvable at this scale",
+        "standard is not solved, so there is nothing to measure by",
+    )
+    missing = keeps("needle", "frozen_qk")(study(("standard", GOOD)))
+    assert missing.why == "no such runs are in a"
+    assert keeps("k_hop", "mixit")(Study("empty")).verdict == "not resolvable at this scale"
+
+
+def test_a_claim_for_a_width_is_open_where_a_narrower_arm_fails():
+    arms = ("standard", GOOD), ("mixit", BAD)
+    found = keeps("needle", "mixit", claimed_for="1024")(study(*arms))
+    assert found.verdict == "not resolvable at this scale"
+    assert found.why.endswith("ours is 64 wide, and the claim is for 1024")
+    assert verdict(keeps("needle", "mixit", claimed_for="1024"), arms[0], ("mixit", GOOD)) == "confirmed"
+
+
+def along(values):
+    """mixit at 4, 8 and 16 pairs beside a standard that solves all."""
+    records = [
+        record
+        for m, scores in zip((4, 8, 16), values, strict=True)
+        for name, its in (("standard", GOOD), ("mixit", scores))
+        for record in make_arm(name, its, task__n_pairs=m)
+    ]
+    return Study("a", cells(records))
+
+
+def test_a_claim_at_several_settings_shows_all_and_is_decided_by_the_last():
+    at = [{"task.n_pairs": m} for m in (4, 16)]
+    found = keeps("needle", "mixit", *at)(along([GOOD, BAD, BAD]))
+    assert found.verdict == "contradicted"
+    assert found.ours.startswith("n_pairs=4: .990") and "; n_pairs=16: .210" in found.ours
+    assert found.why.startswith("at n_pairs=16: ")
+
+
+@pytest.mark.parametrize(
+    ("values", "falling", "rising"),
+    [
+        ([GOOD, GOOD, BAD], "confirmed", "contradicted"),
+        ([BAD, BAD, GOOD], "contradicted", "confirmed"),
+        ([GOOD, BAD, GOOD], "not resolvable at this scale", "not resolvable at this scale"),
+    ],
+)
+def test_falling_and_rising_along_a_setting(values, falling, rising):
+    assert worsens("needle", "mixit", "task.n_pairs")(along(values)).verdict == falling
+    assert rises("needle", "mixit", "accuracy", "task.n_pairs")(along(values)).verdict == rising
+
+
+def memorizing(gain=0.0, **arms):
+    """Bits per trainable parameter by three counts, one list an arm."""
+    kinds = [f"{count}_per_trainable_parameter" for count in ("bits", "bits_accuracy", "bits_fano")]
+    records = []
+    for name, values in arms.items():
+        for seed, value in enumerate(values):
+            extra = tuple(Row(where="test", quantity=kind, value=value, unit="bit") for kind in kinds)
+            (record,) = make_arm(name, [1000 * value], task="memorization", headline=BITS, gain=gain, extra=extra)
+            record.experiment["seed"] = seed
+            record.digest = f"{name}{seed}"
+            records.append(record)
+    return Study("a", cells(records))
+
+
+TWO, ONE, HALF = [2.0, 2.02, 1.98], [1.0, 1.01, 0.99], [0.5, 0.51, 0.49]
+
+
+def test_an_order_needs_intervals_that_are_apart():
+    judge = ordered("memorization", ("standard", "frozen_qk", "frozen_mlp"), "bits")
+    assert judge(memorizing(standard=TWO, frozen_qk=ONE, frozen_mlp=HALF)).verdict == "confirmed"
+    other = judge(memorizing(standard=TWO, frozen_qk=HALF, frozen_mlp=ONE))
+    assert (other.verdict, other.why) == ("contradicted", "frozen_mlp holds more than frozen_qk")
+    same = judge(memorizing(standard=TWO, frozen_qk=ONE, frozen_mlp=ONE))
+    assert same.verdict == "not resolvable at this scale"
+    assert "frozen_qk and frozen_mlp overlap" in same.why
+    assert judge(memorizing(standard=TWO)).why == "no such runs are in a"
+
+
+def test_a_proportion_is_open_while_an_arm_still_rises():
+    def found(wanted, gain=0.0):
+        return proportion("memorization", "frozen_mlp", wanted)(memorizing(gain, standard=TWO, frozen_mlp=ONE))
+
+    assert found(0.5).verdict == "confirmed"
+    assert found(0.8).verdict == "contradicted"
+    assert found(0.5, gain=0.05).verdict == "not resolvable at this scale"
+    assert "by accuracy .500 [" in found(0.5).ours
+    assert "still rise frozen_mlp by 5.0 %, standard by 5.0 %" in found(0.5, gain=0.05).why
+
+
+def test_a_cell_that_is_not_one_is_an_error():
+    with pytest.raises(ConfigError, match="3 cells are needle mixit"):
+        along([GOOD, GOOD, GOOD]).find("needle", "mixit")
+
+
+def test_a_question_has_an_answer_and_no_verdict():
+    assert answer(lambda study: "so")(Study("a")) == answer(lambda study: "so")(Study("a"))
+    assert answer(lambda study: "so")(Study("a")).verdict is None
+    assert answer(lambda study: "")(Study("a")).why == "no such runs are in a"
+
+
+def test_the_page_reads_the_folders_and_says_what_is_missing(tmp_path):
+    from partwise.records import write_text
+
+    arms = {"standard": GOOD, "frozen_qk": GOOD, "frozen_mlp": GOOD, "mixit": BAD}
+    for m in (4, 8, 16):
+        for name, values in arms.items():
+            for record in make_arm(name, values, task__n_pairs=m):
+                place = tmp_path / "small" / "runs" / f"{m}{name}{record.seed}"
+                write_text(place / "record.json", record.to_json())
+    text = page(tmp_path)
+    assert "| Frozen-QK retrieves |" in text and "**confirmed** | at n_pairs=16: it keeps 100 %" in text
+    assert "no such runs are in addition_by_heads" in text
+    assert "3 confirmed" in text
+    with pytest.raises(DamagedFile, match="no folder"):
+        page(tmp_path / "nowhere")
+
+
+def test_every_claim_says_where_its_value_is_from_and_is_judged_by_a_recipe():
+    from partwise.recipes import RECIPES
+
+    known = {"small", *RECIPES.names()}
+    for claims in PAPERS.values():
+        for claim in claims:
+            assert isinstance(claim, Claim)
+            assert claim.study in known
+            assert (claim.status == "not known") == (claim.paper == "")
