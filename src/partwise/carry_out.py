@@ -79,9 +79,9 @@ def _publish(out: Path, view: View | None) -> None:
         about = "" if format == "json" else f"{_about(records)}\n\n"
         write_text(out / f"table.{suffix}", about + render(records, format))
     if view is None:
-        draw(records, out / "figure.png")
+        draw(records, out / "figure.png", note=_about(records))
     else:
-        draw_over(records, out / "figure.png", view)
+        draw_over(records, out / "figure.png", view, note=_about(records))
     typer.echo(f"\ntable:  {out / 'table.md'} (and .txt, .json)\nfigure: {out / 'figure.png'}")
 
 

@@ -17,7 +17,8 @@ from partwise.tasks import TASKS
 
 # Settings that make another arm; of a part's own fields (model.token_mixer.n_heads) only those of a rule do.
 SWAPS = ("token_mixer", "channel_mixer", "join", "norm", "final_norm", "positions", "order")
-LADDER = (("small", 5), ("quick", 5), ("quick", 3), ("quick", 1), ("tiny", 3), ("tiny", 1))  # of a budget, best first
+# of a budget, best first
+LADDER = (("large", 5), ("small", 5), ("quick", 5), ("quick", 3), ("quick", 1), ("tiny", 3), ("tiny", 1))
 
 
 def base_for(task: str, arch: str = "standard") -> Experiment:

@@ -1,5 +1,6 @@
 """What all figures have in common: colours, style, and how one becomes a file."""
 
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SUFFIXES = ("png", "pdf", "svg")
+NOTE = 6.5  # points
+LETTERS_AN_INCH = 20  # of a note
 MARKERS = "os^DvP*X"  # with the colours, by line
 # Okabe & Ito 2008, told apart by colour-blind readers; black last
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000")
@@ -40,14 +43,17 @@ def kind_of(path: Path) -> str:
     return kind
 
 
-def save(make: Callable[[], Any], path: Path) -> Path:
-    """Make a figure in our style and write it; the same figure gives the same bytes."""
+def save(make: Callable[[], Any], path: Path, note: str) -> Path:
+    """Make a figure in our style, with a note below it, and write it; the same figure gives the same bytes."""
     kind = kind_of(path)
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     with matplotlib.rc_context(STYLE):
         figure = make()
+        if note:
+            letters = int(figure.get_figwidth() * LETTERS_AN_INCH)
+            figure.supxlabel("\n".join(textwrap.wrap(note, letters)), fontsize=NOTE, color="#666666", x=0.01, ha="left")
         FigureCanvasAgg(figure)
         write_file(path, lambda at: figure.savefig(at, format=kind, dpi=150, metadata=DATELESS[kind]))
     return path

@@ -27,13 +27,13 @@ ENOUGH = 3  # seeds, from which on an interval is drawn
 MARKED = 12  # places along a curve, shared out among the arms
 
 
-def draw(records: Iterable[RunRecord], path: Path | str) -> Path:
+def draw(records: Iterable[RunRecord], path: Path | str, *, note: str = "") -> Path:
     """Draw the runs into a file, whose suffix says which kind; the same runs give the same bytes.
 
     A panel a task and setting. Above: a dot a seed, a bar for the mean with its interval as a thin line from three
     seeds on, floor and ceiling as dashed lines, the paper's value as a hollow diamond where the run is of the paper's
     size. Below: the headline on validation against the step, a line a seed; arms that coincide are told apart by
-    their marks, which stand at different steps.
+    their marks, which stand at different steps. `note` stands below, in small print.
 
     Raises:
         ConfigError: the suffix is not png, pdf or svg; or there is nothing to draw.
@@ -43,7 +43,7 @@ def draw(records: Iterable[RunRecord], path: Path | str) -> Path:
     found = groups(cells(records))
     if not found:
         raise ConfigError("there are no runs to draw.")
-    return save(lambda: _figure(found, records), path)
+    return save(lambda: _figure(found, records), path, note)
 
 
 def _figure(found: list[Group], records: list[RunRecord]) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from partwise.errors import ConfigError
 from partwise.records import RunRecord
-from partwise.report import readings
+from partwise.report import formats, readings
 from partwise.report.canvas import MARKERS, PALETTE, kind_of, save, scaled
 from partwise.report.cell import canonical
 from partwise.report.settings import flatten, identity, in_words
@@ -44,11 +44,11 @@ class View:
     by: str = ""
 
 
-def draw_over(records: Iterable[RunRecord], path: Path | str, view: View) -> Path:
+def draw_over(records: Iterable[RunRecord], path: Path | str, view: View, *, note: str = "") -> Path:
     """Draw the scores of runs on test against a setting.
 
     Dots are seeds, a line joins their means, a whisker is the 95 % interval from three seeds on; floor and ceiling are
-    grey.
+    grey. `note` stands below, in small print.
 
     Raises:
         ConfigError: no run that was scored has the setting, or the suffix is not png, pdf or svg.
@@ -58,7 +58,7 @@ def draw_over(records: Iterable[RunRecord], path: Path | str, view: View) -> Pat
     panels = _panels(list(records), view)
     if not any(point.x is not None for panel in panels.values() for point in panel):
         raise ConfigError(f"no run here has a score and a number for {view.over}.")
-    return save(lambda: _figure(panels, view), path)
+    return save(lambda: _figure(panels, view), path, note)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def _lines(record: RunRecord, flat: Mapping[str, Any], view: View) -> list[str]:
 def _figure(panels: dict[str, list[_Point]], view: View) -> Any:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(max(5.4, 4.6 * len(panels)), 4.4), layout="constrained")
+    figure = Figure(figsize=(1.8 + max(4.6, 4.2 * len(panels)), 4.0), layout="constrained")
     names = canonical({point.line for panel in panels.values() for point in panel})
     if view.lines:
         names = list(view.lines)
@@ -126,8 +126,9 @@ def _figure(panels: dict[str, list[_Point]], view: View) -> Any:
         axes.set_title("\n".join([title, *below]))
     handles = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(),
                                                                             strict=True)}  # fmt: skip
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(5, len(handles)),
-                  frameon=False, fontsize=8, handlelength=2)  # fmt: skip
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside right upper", frameon=False, fontsize=8, handlelength=2.4
+    )
     return figure
 
 
@@ -154,14 +155,16 @@ def _panel(axes: "Axes", points: Sequence[_Point], names: Sequence[str], view: V
         for point in mine:
             if point.x is not None:
                 at.setdefault(point.x, []).append(point.score.value)
-        if len(at) >= min(2, len(places)):
+        if at and (len(at) >= min(2, len(places)) or view.over == FLOPS):
             _line(axes, name, at, points[0], look | {"marker": MARKERS[i % len(MARKERS)]}, view)
         elif mine:
             level = math.fsum(point.score.value for point in mine) / len(mine)
             axes.axhline(level, linewidth=1.3, linestyle=(0, (1, 1.5)), label=f"{name} (as it is)", zorder=2, **look)
     if view.log:
         axes.set_xscale("log", base=2)
-    if len(places) <= 12 and view.over != FLOPS:
+    if view.over == FLOPS:
+        axes.xaxis.set_major_formatter(lambda value, _: formats.amount(value))
+    elif len(places) <= 12:
         axes.set_xticks(places, [f"{place:g}" for place in places])
         axes.minorticks_off()
     axes.set_xlabel(view.label or view.over.split(".")[-1].replace("_", " "))
