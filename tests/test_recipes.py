@@ -126,7 +126,13 @@ def test_times_are_said_as_a_person_would(seconds, said):
 
 @pytest.mark.parametrize(
     ("each", "minutes", "scale", "n_seeds"),
-    [(1.0, 600, "large", 5), (10.0, 18, "small", 5), (10.0, 10, "quick", 5), (10.0, 4, "quick", 3), (10.0, 1.1, "quick", 1)],
+    [
+        (1.0, 600, "large", 5),
+        (10.0, 18, "small", 5),
+        (10.0, 10, "quick", 5),
+        (10.0, 4, "quick", 3),
+        (10.0, 1.1, "quick", 1),
+    ],
 )
 def test_a_budget_takes_the_best_rung_that_fits_and_says_what_it_cannot_tell(
     each, minutes, scale, n_seeds, monkeypatch

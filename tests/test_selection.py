@@ -8,7 +8,7 @@ from small import experiment
 from partwise.errors import ConfigError
 from partwise.records import RunRecord
 from partwise.rows import Row
-from partwise.selection import Grid
+from partwise.selection import Grid, page
 
 METRIC = {"name": "accuracy", "unit": "", "better": "higher", "low": 0.0, "high": 1.0, "perfect": 1.0}
 
@@ -102,6 +102,20 @@ def test_selection_seeds_are_not_the_reported_ones():
     grid = Grid(base=experiment(), values=(1e-3,))
     assert not {one.seed for one in grid.runs()} & set(range(100))
     assert dataclasses.replace(grid.runs()[0], seed=0).digest == experiment(train__lr=1e-3).digest
+
+
+def test_the_page_shows_what_was_tried_and_marks_the_choice():
+    grid = Grid(base=experiment(), values=(1e-3, 3e-3))
+    records = [record(one, score) for one, score in zip(grid.runs(), [0.25, 0.5, 1.0, 0.75], strict=True)]
+    records[0].status = "diverged"
+    text = page([grid], records)
+    assert "| standard | 1000, 1001 | 0.001: diverged, 0.5; **0.003: 1, 0.75** | train.lr 0.003 |" in text
+    assert "| needle (n_pairs=2, min_pairs=1, n_values=5) |" in text
+    scaled = Grid(base=experiment(model__token_mixer__qk_scale=2.0), values=(1e-3,))
+    records += [record(one, 0.5) for one in scaled.runs()]
+    text = page([grid, scaled], records)
+    assert "n_values=5, token_mixer.qk_scale=1) |" in text
+    assert "n_values=5, token_mixer.qk_scale=2) |" in text
 
 
 def test_a_choice_holds_for_the_bases_own_task_and_model_or_for_the_tasks_named():

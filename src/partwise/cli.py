@@ -131,7 +131,8 @@ def reproduce(
     from partwise.compose import planned, within_budget
     from partwise.execution import usable_cores
     from partwise.recipes import RECIPES
-    from partwise.records import SELECTION
+    from partwise.records import SELECTION, write_text
+    from partwise.selection import page
 
     chosen = RECIPES[recipe]()
     if budget is not None:
@@ -147,7 +148,9 @@ def reproduce(
     if plan.grids:
         typer.echo(f"Rates are chosen on validation first: {len(plan.selection_runs())} runs.")
         selected = carried_out(plan.selection_runs(), out / SELECTION, jobs, options, dry_run)
-        experiments = experiments if dry_run else plan.with_chosen(selected)
+        if not dry_run:
+            experiments = plan.with_chosen(selected)
+            write_text(out / "rates.md", page(plan.grids, selected))
         typer.echo("Then what is reported:")
     carry_out(_matched(experiments, match), out, jobs, options, dry_run, getattr(chosen, "view", None))
 

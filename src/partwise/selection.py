@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from partwise import configs
 from partwise.configs import replaced
 from partwise.errors import ConfigError
 from partwise.experiment import Experiment
 from partwise.records import RunRecord
+from partwise.registry import name_of
+from partwise.report.settings import flatten, in_words
 
 SELECTION_SEEDS = (1000, 1001)
 
@@ -55,6 +58,22 @@ class Grid:
             return alike and one.task in self.holds_for
         return alike and (one.task, one.model) == (self.base.task, self.base.model)
 
+    def tried(self, records: Sequence[RunRecord]) -> list[list[RunRecord]]:
+        """The selection runs of each value, seed by seed.
+
+        Raises:
+            ConfigError: one is missing or failed.
+        """
+        known = {record.digest: record for record in records if record.status != "failed"}
+        missing = [run for run in self.runs() if run.digest not in known]
+        if missing:
+            raise ConfigError(
+                f"{self.path} of {self.base.arm} cannot be chosen: {len(missing)} of its {len(self.runs())} "
+                "selection runs failed or belong to another process. Start again when they are done."
+            )
+        found = [known[run.digest] for run in self.runs()]
+        return [found[i : i + len(self.seeds)] for i in range(0, len(found), len(self.seeds))]
+
     def best(self, records: Sequence[RunRecord]) -> tuple[float, str]:
         """The best value, and how it was chosen in words.
 
@@ -64,18 +83,10 @@ class Grid:
         Raises:
             ConfigError: a run is missing or failed, so that the choice could be another; or no value has a score.
         """
-        known = {record.digest: record for record in records if record.status != "failed"}
-        missing = [run for run in self.runs() if run.digest not in known]
-        if missing:
-            raise ConfigError(
-                f"{self.path} of {self.base.arm} cannot be chosen: {len(missing)} of its {len(self.runs())} "
-                "selection runs failed or belong to another process. Start again when they are done."
-            )
-        means = []
-        for value in self.values:
-            one = replaced(self.base, self.path, value)
-            scores = [_validation(known[dataclasses.replace(one, seed=seed).digest]) for seed in self.seeds]
-            means.append(tuple(sum(parts) / len(parts) for parts in zip(*scores, strict=True)))
+        means = [
+            tuple(sum(parts) / len(parts) for parts in zip(*map(_validation, tried), strict=True))
+            for tried in self.tried(records)
+        ]
         best = max(range(len(means)), key=means.__getitem__)
         if means[best][0] == -math.inf:
             raise ConfigError(f"no {self.path} of {self.base.arm} came through its selection runs.")
@@ -97,3 +108,48 @@ def _validation(record: RunRecord) -> tuple[float, float]:
     if value is None or loss is None or not math.isfinite(value) or not math.isfinite(loss):
         return -math.inf, -math.inf
     return value if record.headline["better"] == "higher" else -value, -loss
+
+
+def page(grids: Sequence[Grid], records: Sequence[RunRecord]) -> str:
+    """What was tried and what was chosen, in Markdown: a row an arm and size, validation scores seed by seed.
+
+    Args:
+        grids: those of a plan.
+        records: of their runs.
+    """
+    lines = ["# How the rates were chosen", ""]
+    lines += ["The headline on validation at the last step, seed by seed; the choice in bold. Test was not read.", ""]
+    lines += ["| task | architecture | tried on seeds | scores | chosen |", "|---|---|---|---|---|"]
+    for grid in grids:
+        best, _ = grid.best(records)
+        scores = []
+        for value, tried in zip(grid.values, grid.tried(records), strict=True):
+            text = f"{value:g}: {', '.join(map(_in_short, tried))}"
+            scores.append(f"**{text}**" if value == best else text)
+        seeds = ", ".join(map(str, grid.seeds))
+        lines.append(
+            f"| {_place(grid, grids)} | {grid.base.arm} | {seeds} | {'; '.join(scores)} | {grid.path} {best:g} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _place(grid: Grid, grids: Sequence[Grid]) -> str:
+    """The task with its numbers, and what tells the base from others of its architecture: 'needle (n_pairs=8)'."""
+    own, *others = (flatten(configs.to_plain(one.base)) for one in (grid, *grids))
+    others = [other for other in others if other["architecture"] == own["architecture"]]
+    task = {key: value for key, value in own.items() if key.startswith("task.") and isinstance(value, int)}
+    varying = {
+        key: value
+        for key, value in own.items()
+        if key.startswith("model.") and any(other.get(key) != value for other in others if _same_task(own, other))
+    }
+    return f"{name_of(grid.base.task)} ({in_words(task | varying)})"
+
+
+def _same_task(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return all(other.get(key) == value for key, value in one.items() if key.startswith("task."))
+
+
+def _in_short(record: RunRecord) -> str:
+    value, _ = _validation(record)
+    return record.status if value == -math.inf else f"{abs(value):.4g}"

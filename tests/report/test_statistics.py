@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from partwise.report.statistics import Score, interval, retained, two_groups, wilson
+from partwise.report.statistics import Score, interval, ratio, retained, two_groups, wilson
 
 
 def scores(*values, floor=0.0, ceiling=1.0):
@@ -132,3 +132,18 @@ def test_one_seed_gives_a_ratio_without_an_interval():
 def test_retained_has_the_range_of_the_ratios_where_the_arm_splits():
     found = retained(scores(0.1, 0.95, 0.12), scores(1.0, 1.0, 1.0))
     assert (found.low, found.high, found.kind) == (pytest.approx(0.1), pytest.approx(0.95), "range")
+
+
+def test_a_ratio_of_means_is_paired_over_the_seeds_that_both_have():
+    """2, 4 over 4, 8 is one half in every seed: no spread. Against a simulated ratio, the interval covers."""
+    exact = ratio({0: 2.0, 1: 4.0, 2: 1.0, 9: 50.0}, {0: 4.0, 1: 8.0, 2: 2.0})
+    assert (exact.mean, exact.low, exact.high, exact.kind) == (0.5, 0.5, 0.5, "t")
+    assert ratio({0: 1.0}, {0: 2.0}).low is None
+    assert ratio({0: 1.0, 1: 3.0}, {0: 2.0, 1: 2.0}).kind == "range"
+    assert ratio({}, {0: 1.0}).mean is None
+    law, inside = random.Random(0), 0
+    for _ in range(400):
+        seeds = {i: law.gauss(10, 1) for i in range(5)}
+        one = ratio({i: 0.4 * x + law.gauss(0, 0.3) for i, x in seeds.items()}, seeds)
+        inside += one.low <= 0.4 <= one.high
+    assert 0.92 < inside / 400 < 0.98

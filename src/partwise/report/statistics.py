@@ -186,16 +186,15 @@ def retained(arm: Mapping[Any, Score], standard: Mapping[Any, Score]) -> Retaine
     n, whole = len(seeds), math.fsum(theirs)
     if not whole:
         return Retained(reason="standard is at its floor on the shared seeds")
-    ratio = math.fsum(ours) / whole
+    share = math.fsum(ours) / whole
     if n == 1:
-        return Retained(ratio, n=1)
+        return Retained(share, n=1)
     spans = [standard[seed].ceiling - standard[seed].floor for seed in seeds]
     if (n < T_NEEDS or two_groups([arm[seed].value for seed in seeds], math.fsum(spans) / n)) and all(theirs):
         ratios = [a / s for a, s in zip(ours, theirs, strict=True)]
-        return Retained(ratio, min(ratios), max(ratios), "range", n)
-    residuals = [a - ratio * s for a, s in zip(ours, theirs, strict=True)]
-    half = t_quantile(n - 1) * _sd(residuals) / (math.sqrt(n) * abs(whole / n))
-    return Retained(ratio, ratio - half, ratio + half, "t", n)
+        return Retained(share, min(ratios), max(ratios), "range", n)
+    half = _half_width(ours, theirs)
+    return Retained(share, share - half, share + half, "t", n)
 
 
 def ratio(ours: Mapping[Any, float], theirs: Mapping[Any, float]) -> Interval:
@@ -210,9 +209,16 @@ def ratio(ours: Mapping[Any, float], theirs: Mapping[Any, float]) -> Interval:
     if len(seeds) < T_NEEDS:
         each = [one / other for one, other in zip(a, b, strict=True) if other]
         return Interval(found) if len(each) < 2 else Interval(found, min(each), max(each), "range")
-    residuals = [one - found * other for one, other in zip(a, b, strict=True)]
-    half = t_quantile(len(seeds) - 1) * _sd(residuals) / (math.sqrt(len(seeds)) * abs(whole / len(seeds)))
+    half = _half_width(a, b)
     return Interval(found, found - half, found + half, "t")
+
+
+def _half_width(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Of the 95 % interval of sum(ours) / sum(theirs), by the ratio estimator's linearisation."""
+    n, whole = len(ours), math.fsum(theirs)
+    found = math.fsum(ours) / whole
+    residuals = [one - found * other for one, other in zip(ours, theirs, strict=True)]
+    return t_quantile(n - 1) * _sd(residuals) / (math.sqrt(n) * abs(whole / n))
 
 
 def t_quantile(freedom: int) -> float:
