@@ -1,12 +1,20 @@
 """Claims: what makes one confirmed, contradicted or open, on records made by hand."""
 
-import pytest
-from report.conftest import BITS, make_arm
+import dataclasses
+import functools
 
-from partwise.claims import Claim, Study, page
-from partwise.claims.judges import answer, fails, keeps, ordered, proportion, rises, worsens
+import pytest
+from report.conftest import BITS, make_arm, make_run
+
+from partwise import configs
+from partwise.claims import Claim, Finding, Study, page
+from partwise.claims.claim import OPEN
+from partwise.claims.judges import answer, fails, keeps, loses_capacity, ordered, rises, worsens
 from partwise.claims.page import PAPERS
 from partwise.errors import ConfigError, DamagedFile
+from partwise.evaluation import headline_of
+from partwise.recipes import RECIPES
+from partwise.records import RunRecord
 from partwise.report import cells
 from partwise.rows import Row
 
@@ -26,7 +34,7 @@ def verdict(judge, *arms, **named):
     [
         (GOOD, "confirmed", "contradicted"),
         (BAD, "contradicted", "confirmed"),
-        ([0.5, 0.52, 0.54], "contradicted", "confirmed"),
+        ([0.5, 0.52, 0.54], "contradicted", "not resolvable at this scale"),
         ([0.7, 0.72, 0.74], "contradicted", "not resolvable at this scale"),
         ([0.99, 0.2, 1.0], "not resolvable at this scale", "not resolvable at this scale"),
         ([0.85, 0.95, 0.99], "not resolvable at this scale", "not resolvable at this scale"),
@@ -52,10 +60,38 @@ def test_nothing_is_said_where_standard_fails_or_runs_are_missing():
 
 def test_a_claim_for_a_width_is_open_where_a_narrower_arm_fails():
     arms = ("standard", GOOD), ("mixit", BAD)
-    found = keeps("needle", "mixit", claimed_for="1024")(study(*arms))
+    found = keeps("needle", "mixit", width=1024)(study(*arms))
     assert found.verdict == "not resolvable at this scale"
     assert found.why.endswith("ours is 64 wide, and the claim is for 1024")
-    assert verdict(keeps("needle", "mixit", claimed_for="1024"), arms[0], ("mixit", GOOD)) == "confirmed"
+    assert verdict(keeps("needle", "mixit", width=64), *arms) == "contradicted"
+    assert verdict(keeps("needle", "mixit", width=1024), arms[0], ("mixit", GOOD)) == "confirmed"
+
+
+@pytest.mark.parametrize(("gain", "found"), [(0.01, "contradicted"), (0.05, "contradicted"), (0.2, OPEN)])
+def test_an_arm_that_fails_and_rises_fast_enough_is_open(gain, found):
+    """.5 with a floor of .2: closed .375; 10 more tenths at 5 % add .31 of the way, at 20 % they add 1.25."""
+    standard = make_arm("standard", GOOD)
+    rising = make_arm("mixit", [0.5, 0.51, 0.49], gain=gain)
+    assert keeps("needle", "mixit")(Study("a", cells([*standard, *rising]))).verdict == found
+
+
+def test_lost_runs_are_told_of_and_unpaired_ones_are_not_enough():
+    lost = [make_run("mixit", seed, status="diverged", steps=3) for seed in (3, 4)]
+    records = [*make_arm("standard", GOOD), *make_arm("mixit", GOOD), *lost]
+    assert "2 of 5 runs without a score" in keeps("needle", "mixit")(Study("a", cells(records))).ours
+    two = keeps("needle", "mixit")(Study("a", cells([*make_arm("standard", GOOD[:2]), *make_arm("mixit", GOOD)])))
+    assert (two.verdict, two.why) == (OPEN, "2 shared seeds are too few")
+
+
+def test_another_metric_is_read_against_its_own_floor():
+    def exact(value):
+        floor = Row(where="test", quantity="exact_match.floor.guess", value=0.1)
+        return (Row(where="test", quantity="exact_match", value=value), floor)
+
+    records = [*make_arm("standard", BAD, extra=exact(1.0)), *make_arm("mixit", BAD, extra=exact(0.1))]
+    found = keeps("needle", "mixit", metric="exact_match")(Study("a", cells(records)))
+    assert found.verdict == "contradicted"
+    assert found.why.startswith("it keeps 0 % ")
 
 
 def along(values):
@@ -83,6 +119,7 @@ def test_a_claim_at_several_settings_shows_all_and_is_decided_by_the_last():
         ([GOOD, GOOD, BAD], "confirmed", "contradicted"),
         ([BAD, BAD, GOOD], "contradicted", "confirmed"),
         ([GOOD, BAD, GOOD], "not resolvable at this scale", "not resolvable at this scale"),
+        ([[0.2, 0.21, 0.22], BAD, [0.05, 0.06, 0.07]], "not resolvable at this scale", "contradicted"),
     ],
 )
 def test_falling_and_rising_along_a_setting(values, falling, rising):
@@ -118,15 +155,28 @@ def test_an_order_needs_intervals_that_are_apart():
     assert judge(memorizing(standard=TWO)).why == "no such runs are in a"
 
 
-def test_a_proportion_is_open_while_an_arm_still_rises():
-    def found(wanted, gain=0.0):
-        return proportion("memorization", "frozen_mlp", wanted)(memorizing(gain, standard=TWO, frozen_mlp=ONE))
+def test_an_order_is_wrong_where_any_two_stand_the_other_way_round():
+    """The one between has so wide an interval that it overlaps both."""
+    arms = {"standard": TWO, "frozen_qk": HALF, "mixit": [0.2, 1.6, 0.9], "frozen_mlp": ONE}
+    found = ordered("memorization", tuple(arms), "bits")(memorizing(**arms))
+    assert found.verdict == "contradicted"
+    assert "frozen_mlp holds more than frozen_qk" in found.why
+    few = ordered("memorization", ("standard", "mixit"), "bits")(memorizing(standard=TWO[:2], mixit=ONE[:2]))
+    assert few.verdict == OPEN
 
-    assert found(0.5).verdict == "confirmed"
-    assert found(0.8).verdict == "contradicted"
-    assert found(0.5, gain=0.05).verdict == "not resolvable at this scale"
-    assert "by accuracy .500 [" in found(0.5).ours
-    assert "still rise frozen_mlp by 5.0 %, standard by 5.0 %" in found(0.5, gain=0.05).why
+
+def test_capacity_is_lost_where_all_counts_say_so():
+    def found(gain=0.0, **arms):
+        return loses_capacity("memorization", "frozen_mlp")(memorizing(gain, **arms))
+
+    less = found(standard=TWO, frozen_mlp=ONE)
+    assert (less.verdict, less.why) == ("confirmed", "less by all three counts")
+    assert "by accuracy .500 [" in less.ours
+    assert found(standard=ONE, frozen_mlp=TWO).verdict == "contradicted"
+    assert found(standard=ONE, frozen_mlp=[1.1, 0.9, 1.0]).verdict == OPEN
+    assert found(standard=ONE[:2], frozen_mlp=TWO[:2]).verdict == OPEN
+    rising = found(0.05, standard=TWO, frozen_mlp=ONE).why
+    assert "still rise frozen_mlp by 5.0 %, standard by 5.0 %, so speed counts too" in rising
 
 
 def test_a_cell_that_is_not_one_is_an_error():
@@ -135,9 +185,8 @@ def test_a_cell_that_is_not_one_is_an_error():
 
 
 def test_a_question_has_an_answer_and_no_verdict():
-    assert answer(lambda study: "so")(Study("a")) == answer(lambda study: "so")(Study("a"))
-    assert answer(lambda study: "so")(Study("a")).verdict is None
-    assert answer(lambda study: "")(Study("a")).why == "no such runs are in a"
+    assert answer(lambda study: "so")(Study("a")) == Finding("so", None, "")
+    assert answer(lambda study: "")(Study("a")) == Finding("– (no such runs are in a)", None, "")
 
 
 def test_the_page_reads_the_folders_and_says_what_is_missing(tmp_path):
@@ -157,12 +206,39 @@ def test_the_page_reads_the_folders_and_says_what_is_missing(tmp_path):
         page(tmp_path / "nowhere")
 
 
-def test_every_claim_says_where_its_value_is_from_and_is_judged_by_a_recipe():
-    from partwise.recipes import RECIPES
-
-    known = {"small", *RECIPES.names()}
+def test_every_claim_says_where_its_value_is_from():
     for claims in PAPERS.values():
         for claim in claims:
             assert isinstance(claim, Claim)
-            assert claim.study in known
             assert (claim.status == "not known") == (claim.paper == "")
+
+
+@functools.cache
+def as_if_run(study):
+    """The records that a study's recipe would leave, all with the same scores: to see that judges find them."""
+    name, scale = ("mixit", "small") if study == "small" else (study, "quick")
+    made = []
+    for one in RECIPES[name]().experiments(scale, n_seeds=3):
+        data = one.task.build(seed=0)
+        metric = dataclasses.asdict(headline_of(data))
+        kinds = ("accuracy", *(f"{count}_per_trainable_parameter" for count in ("bits", "bits_accuracy", "bits_fano")))
+        rows = [Row(where="test", quantity=kind, value=0.9) for kind in kinds if kind != metric["name"]]
+        record = RunRecord(
+            digest=one.digest,
+            **one.labels(),
+            experiment=configs.to_plain(one),
+            status="done",
+            headline=metric,
+            rows=[*rows, Row(where="test", quantity=metric["name"], value=0.95)],
+        )
+        made.append(record)
+    return Study(study, cells(made))
+
+
+@pytest.mark.parametrize(
+    "claim", [claim for claims in PAPERS.values() for claim in claims], ids=lambda claim: claim.claim
+)
+def test_the_runs_that_a_claim_names_are_those_that_its_recipe_makes(claim):
+    found = claim.judge(as_if_run(claim.study))
+    assert "no such runs" not in found.ours + found.why
+    assert "too few" not in found.why

@@ -126,6 +126,14 @@ def test_flops_are_those_of_the_formula(mixer):
     assert counted == pytest.approx(expected, rel=0.01)
 
 
+def test_flops_count_padding_whatever_the_lengths_of_the_rows_that_were_drawn():
+    def counted(**task):
+        data, model = experiment(task__n_pairs=6, task__n_values=9, **task).build()
+        return flops_per_example(model, data, AllBut())
+
+    assert counted() == counted(task__min_pairs=6)
+
+
 def test_freezing_saves_its_weight_gradients_and_stages_count_each():
     one = experiment()
     data, model = one.build()

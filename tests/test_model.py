@@ -244,15 +244,20 @@ def test_a_hidden_width_below_one_is_refused():
             build(channel_mixer=mixer)
 
 
+@pytest.mark.parametrize("lengths", [None, [6, 2, 3]])
+@pytest.mark.parametrize("two_way", [False, True])
 @pytest.mark.parametrize("name", ["attention", "shaped_attention"])
-def test_rows_of_any_length_are_mixed_alike_by_the_plain_way_and_by_the_fused_kernel(name, monkeypatch):
-    module = "partwise.token_mixers.attention.TINY"
-    model = build(n_blocks=1, width=8, token_mixer=TOKEN_MIXERS[name](n_heads=2))
+def test_rows_of_any_length_are_mixed_alike_by_the_plain_way_and_by_the_fused_kernel(
+    name, two_way, lengths, monkeypatch
+):
+    model = build(n_blocks=1, width=8, token_mixer=TOKEN_MIXERS[name](n_heads=4, n_kv_heads=2), two_way=two_way)
     mixer, x_BLD = model.blocks[0].token_mixer, torch.randn(3, 6, 8, dtype=torch.float64)
+    lengths_B = None if lengths is None else torch.tensor(lengths)
     found = []
     for tiny in (0, 99):
-        monkeypatch.setattr(module, tiny)
-        found.append(mixer(x_BLD, None))
+        monkeypatch.setattr("partwise.token_mixers.attention.TINY", tiny)
+        y_BLD = mixer(x_BLD, lengths_B)
+        found.append([y_LD[:n] for y_LD, n in zip(y_BLD, lengths or [6, 6, 6], strict=True)])
     torch.testing.assert_close(*found)
 
 

@@ -13,6 +13,7 @@ from partwise.errors import ConfigError, UnknownAddress
 from partwise.evaluation import predict
 from partwise.parts import AllBut, Only, Stages
 from partwise.seeds import generator_for
+from partwise.token_mixers import TOKEN_MIXERS
 from partwise.training import PartRate, TrainConfig, backward, fit, optimizer_for
 
 QK = ("blocks.*.token_mixer.query", "blocks.*.token_mixer.key")
@@ -170,8 +171,8 @@ def test_accumulated_pieces_give_the_gradient_of_the_large_batch(pieces):
 
 
 @pytest.mark.parametrize("two_way", [False, True])
-@pytest.mark.parametrize("mixer", ["attention", "random_mixing", "shaped_attention", "uniform"])
-def test_rows_grouped_by_length_give_the_gradient_of_the_whole_batch(mixer, two_way, monkeypatch):
+@pytest.mark.parametrize("mixer", TOKEN_MIXERS.names())
+def test_rows_grouped_by_length_give_the_gradient_of_the_whole_batch(mixer, two_way):
     one = experiment(model__token_mixer={"name": mixer}, model__two_way=two_way, task__n_pairs=6, task__n_values=9)
     data, model = one.build()
     model.double()
@@ -179,9 +180,8 @@ def test_rows_grouped_by_length_give_the_gradient_of_the_whole_batch(mixer, two_
     assert len(batch.lengths_B.unique()) > 3
 
     def gradients(groups):
-        monkeypatch.setattr("partwise.training.LENGTH_GROUPS", groups)
         model.zero_grad()
-        loss = backward(model, batch, pieces=1, device=torch.device("cpu"), precision="float32")
+        loss = backward(model, batch, pieces=1, device=torch.device("cpu"), precision="float32", groups=groups)
         return loss, [p.grad.clone() for p in model.parameters()]
 
     (loss, whole), (again, parts) = gradients(1), gradients(3)

@@ -61,7 +61,7 @@ class Batch:
     def by_length(self, n: int) -> "list[Batch]":
         """The same examples in up to n groups of like length, each cut to its longest row, so that less padding is
         computed; without marks and strata. Full rows stay as they are."""
-        if self.lengths_B is None:
+        if self.lengths_B is None or bool((self.lengths_B == self.tokens_BL.shape[1]).all()):
             return [self]
         order_B = torch.argsort(self.lengths_B, stable=True)
         groups = []

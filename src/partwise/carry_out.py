@@ -11,8 +11,8 @@ from partwise.display import Display, plan_text
 from partwise.errors import PartwiseError, Stopped
 from partwise.execution import check_device, usable_cores
 from partwise.experiment import Experiment
-from partwise.records import RunRecord, read_records, write_text
-from partwise.report import View, draw, draw_over, render
+from partwise.records import SELECTION, RunRecord, read_records, write_text
+from partwise.report import View, draw, draw_over, origin, render
 from partwise.sweep import Options, run_all
 
 
@@ -76,24 +76,22 @@ def _publish(out: Path, view: View | None) -> None:
     records = read_records(out)
     typer.echo(render(records, "text"), nl=False)
     for suffix, format in (("txt", "text"), ("md", "md"), ("json", "json")):
-        about = "" if format == "json" else f"{_about(records)}\n\n"
+        about = "" if format == "json" else f"{_about(records, out)}\n\n"
         write_text(out / f"table.{suffix}", about + render(records, format))
     if view is None:
-        draw(records, out / "figure.png", note=_about(records))
+        draw(records, out / "figure.png", note=_about(records, out))
     else:
-        draw_over(records, out / "figure.png", view, note=_about(records))
+        draw_over(records, out / "figure.png", view, note=_about(records, out))
     typer.echo(f"\ntable:  {out / 'table.md'} (and .txt, .json)\nfigure: {out / 'figure.png'}")
 
 
-def _about(records: list[RunRecord]) -> str:
-    """Where a table is from: command, date, machine, minutes."""
-    minutes = sum(record.seconds for record in records) / 60
-    last = max(record.finished for record in records)[:10]
-    machines = {record.execution["environment"]["machine"] for record in records if record.execution}
-    return (
-        f"`partwise {shlex.join(sys.argv[1:])}`: {len(records)} runs, {minutes:.1f} minutes of training in all, "
-        f"finished {last}, on {', '.join(sorted(machines)) or 'an unknown machine'}."
-    )
+def _about(records: list[RunRecord], out: Path) -> str:
+    """Where a table is from: command, runs, minutes, date, machine; and what choosing the rates took."""
+    text = f"`partwise {shlex.join(sys.argv[1:])}`: {origin(records)}"
+    if (out / SELECTION / "runs").is_dir():
+        chosen = read_records(out / SELECTION)
+        text += f"; rates chosen by {len(chosen)} more runs, {sum(one.seconds for one in chosen) / 60:.1f} minutes"
+    return f"{text}."
 
 
 def _check_writable(out: Path) -> None:

@@ -110,7 +110,7 @@ def run(
 @app.command()
 def reproduce(
     recipe: Annotated[str, typer.Argument(help="Name of a recipe, such as mixit.")],
-    scale: Annotated[str | None, typer.Option(help="tiny, quick, small or paper; default: quick.")] = None,
+    scale: Annotated[str | None, typer.Option(help="tiny, quick, small, large or paper; default: quick.")] = None,
     only: Annotated[str | None, typer.Option(help="Tasks, with commas.")] = None,
     budget: Annotated[str | None, typer.Option(help="Such as 10m: choose seeds and sizes that fit.")] = None,
     match: Match = "steps",

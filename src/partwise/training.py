@@ -313,13 +313,25 @@ def _was_solved(history: list[dict[str, Any]]) -> bool:
     return bool(scored) and scored[-1]["solved"]
 
 
-def backward(model: nn.Module, batch: Batch, *, pieces: int, device: torch.device, precision: Precision) -> float:
-    """Gradient of the mean loss over the batch's scored positions, added up over pieces of it; the mean loss."""
+def backward(
+    model: nn.Module,
+    batch: Batch,
+    *,
+    pieces: int,
+    device: torch.device,
+    precision: Precision,
+    groups: int = LENGTH_GROUPS,
+) -> float:
+    """Gradient of the mean loss over the batch's scored positions, added up over pieces of it; the mean loss.
+
+    On a CPU the lab's own models compute each piece in `groups` of like length. Anybody's module may want the rows that
+    it was given, all of one length; and to a GPU a pass more costs more than some padding.
+    """
     total, count = 0.0, max(1, int(batch.scored_BL.sum()))
     bounds = [len(batch) * piece // pieces for piece in range(pieces + 1)]
     parts = [batch.rows(start, stop) for start, stop in itertools.pairwise(bounds)]
-    if getattr(model, "takes_batch", False):  # anybody's module may want the rows it was given, all of one length
-        parts = [group for part in parts for group in part.by_length(LENGTH_GROUPS)]
+    if groups > 1 and device.type == "cpu" and getattr(model, "takes_batch", False):
+        parts = [group for part in parts for group in part.by_length(groups)]
     for part in parts:
         read_BQ, targets_BQ = part.read()
         part, targets_BQ = part.to(device), targets_BQ.to(device)

@@ -77,7 +77,11 @@ def make_run(
         headline=dict(headline),
         rows=[*rows, *extra],
         history=list(history),
-        execution={"precision": "float32", "threads": 1, "environment": {"packages": {"torch": "2.10"}}},
+        execution={
+            "precision": "float32",
+            "threads": 1,
+            "environment": {"packages": {"torch": "2.10"}, "machine": "a machine"},
+        },
     )
 
 

@@ -237,3 +237,22 @@ def test_rows_of_other_places_are_no_cells(run):
     assert [cell.metric for cell in made] == ["accuracy"]
     assert made[0].probes == {("mix_entropy", "bit", "blocks.0.token_mixer.mix"): 0.5}
     assert "probes" not in made[0].to_plain()
+
+
+def test_a_rate_that_was_chosen_at_each_setting_is_no_row_of_its_own(arm):
+    """Standard and frozen_qk at two scales, each with a rate of its own: they are still measured against each other."""
+    rates = {("standard", 1.0): 0.003, ("standard", 2.0): 0.01, ("frozen_qk", 1.0): 0.01, ("frozen_qk", 2.0): 0.01}
+    records = [
+        record
+        for (name, scale), lr in rates.items()
+        for record in arm(name, [1.0, 0.99, 0.98], train__lr=lr, model__qk_scale=scale)
+    ]
+    found = [cell for cell in cells(records) if cell.headline]
+    assert [cell.settings for cell in found] == [{"model.qk_scale": scale} for scale in (1.0, 1.0, 2.0, 2.0)]
+    assert all(cell.retained == 1.0 for cell in found if cell.architecture == "frozen_qk")
+    assert [len(group.arms) for group in groups(found)] == [2, 2]
+
+
+def test_a_rate_that_is_varied_by_itself_is_a_row(arm):
+    records = [record for lr in (0.003, 0.01) for record in arm("standard", [1.0, 0.9], train__lr=lr)]
+    assert [cell.settings for cell in cells(records) if cell.headline] == [{"train.lr": 0.003}, {"train.lr": 0.01}]

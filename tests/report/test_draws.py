@@ -24,6 +24,15 @@ def test_all_is_the_draws_or_all_is_the_seeds():
     assert (draw.draw, draw.seed, draw.rest) == pytest.approx((1, 0, 0))
     assert (draw.low, draw.high) == (1, 1)
     assert (seed.draw, seed.seed, seed.rest) == pytest.approx((0, 1, 0))
+    assert (seed.low, seed.high) == (None, None)
+
+
+@pytest.mark.parametrize("values", [(0.99975, 1, 0.9995), (1, 1, 0.998)])
+def test_what_floating_point_leaves_over_is_no_variance(values):
+    """A saturated task: only the seeds differ, in the fourth digit."""
+    found = draw_share(crossed([0.0] * 5, values))
+    assert found.draw == pytest.approx(0, abs=1e-9)
+    assert (found.low, found.high) == (None, None)
 
 
 def test_where_all_runs_agree_there_is_no_share():

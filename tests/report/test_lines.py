@@ -109,3 +109,9 @@ def test_the_same_runs_give_the_same_bytes(by_pairs, tmp_path):
     view = View(over="task.n_pairs")
     one, other = (draw_over(by_pairs, tmp_path / f"{name}.svg", view).read_bytes() for name in "ab")
     assert one == other
+
+
+def test_a_panel_without_any_line_is_left_out(arm, drawn, tmp_path):
+    records = [*arm("standard", [1.0], flops=2.0), *arm("mixit", [1.0], task="k_hop", flops=1.0)]
+    draw_over(records, tmp_path / "a.png", View(over="flops", lines={"one": ("standard",)}))
+    assert len(drawn[0].axes) == 1

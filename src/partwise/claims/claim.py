@@ -9,6 +9,7 @@ from partwise.errors import ConfigError
 from partwise.records import read_records
 from partwise.report.cell import Cell
 from partwise.report.cells import cells
+from partwise.report.origin import origin
 
 Verdict = Literal["confirmed", "contradicted", "not resolvable at this scale"]
 OPEN: Verdict = "not resolvable at this scale"
@@ -36,19 +37,25 @@ class Study:
     Args:
         name: of the folder.
         cells: headlines, other metrics and strata.
+        about: how many runs, minutes, when, on what machine.
     """
 
     name: str
     cells: list[Cell] = field(default_factory=list)
+    about: str = "not run yet"
 
     @classmethod
     def read(cls, folder: Path) -> "Study":
         """The folder's runs; none where it is not there yet."""
-        return cls(folder.name, cells(read_records(folder)) if (folder / "runs").is_dir() else [])
+        if not (folder / "runs").is_dir():
+            return cls(folder.name)
+        records = read_records(folder)
+        return cls(folder.name, cells(records), origin(records))
 
     def find(self, task: str, architecture: str, metric: str = "", **settings: Any) -> Cell | None:
-        """The one cell on the whole test set with these fields (paths with __ for the dots); a cell without a score is
-        none.
+        """The one cell on the whole test set with these fields (paths with __ for the dots).
+
+        None where there is none, or none of its runs has a score.
 
         Raises:
             ConfigError: several agree.

@@ -1,7 +1,8 @@
 """How a claim is judged. Each function makes a judge, which reads a study and gives a finding.
 
 All rest on what tables show: `retained`, (arm - floor) / (standard - floor) with its 95 % interval over seeds, and how
-many seeds solve a task. Nothing is inferred from fewer than three seeds, or where standard is not solved.
+many seeds solve a task. Nothing is inferred from fewer than three seeds of either, or where standard is not solved;
+runs that have no score are told of.
 """
 
 import itertools
@@ -13,10 +14,10 @@ from partwise.claims.claim import OPEN, Finding, Judge, Study, Verdict
 from partwise.report import formats
 from partwise.report.cell import Cell
 from partwise.report.settings import in_words
-from partwise.report.statistics import SOLVED, Interval, ratio, two_groups
+from partwise.report.statistics import SOLVED, Interval, Retained, ratio, retained, two_groups
+from partwise.report.verdict import ENOUGH, FLOOR
 
-ENOUGH = 3  # seeds
-HALF = 0.5  # of standard's gain: an arm that surely keeps less fails
+MARGIN = 0.05  # of standard's gain: what an arm must lose along a setting to have fallen behind
 COUNTS = {"bits": "by loss", "bits_accuracy": "by accuracy", "bits_fano": "Fano"}
 PER = "_per_trainable_parameter"
 
@@ -24,106 +25,127 @@ Settings = Mapping[str, Any]
 NOWHERE: Settings = {}
 
 
-def keeps(task: str, arm: str, *at: Settings, claimed_for: str = "") -> Judge:
-    """The arm does as well as standard: confirmed where it surely keeps 90 % of the gain, contradicted where it surely
-    keeps less. With several settings, the last one decides (the nearest to the paper's) and all are shown. A claim that
-    is made for a size, and for which size matters, is open where a smaller arm fails."""
+def keeps(task: str, arm: str, *at: Settings, metric: str = "", width: int = 0) -> Judge:
+    """The arm does as well as standard: confirmed where it surely keeps 90 % of standard's gain over the floor,
+    contradicted where it surely keeps less.
 
-    def decide(cell: Cell) -> tuple[Verdict, str]:
-        verdict, why = _keeps(cell)
-        if verdict == "contradicted" and claimed_for:
-            return OPEN, f"{why}; ours is {cell.experiment.get('model.width')} wide, and the claim is for {claimed_for}"
+    Args:
+        task: its name.
+        arm: an architecture.
+        at: settings; the last one decides (the nearest to the paper's), and all are shown.
+        metric: "" is the headline.
+        width: that the claim is made for, where width matters: then a narrower arm that fails leaves it open.
+    """
+
+    def decide(cell: Cell, kept: Retained) -> tuple[Verdict, str]:
+        verdict, why = _keeps(cell, kept)
+        ours = cell.experiment.get("model.width") or 0
+        if verdict == "contradicted" and ours < width:
+            return OPEN, f"{why}; ours is {ours} wide, and the claim is for {width}"
         return verdict, why
 
-    return _judged(task, arm, at or (NOWHERE,), decide)
+    return _judged(task, arm, at or (NOWHERE,), metric, decide)
 
 
-def fails(task: str, arm: str, *at: Settings) -> Judge:
-    """The arm does not do it: confirmed where no seed solves it and it surely keeps less than half of the gain,
-    contradicted where it surely keeps 90 %."""
-    return _judged(task, arm, at or (NOWHERE,), _fails)
+def fails(task: str, arm: str, *at: Settings, metric: str = "") -> Judge:
+    """The arm does not do it: confirmed where no seed solves it and it surely keeps at most 10 % of standard's gain,
+    contradicted where it surely keeps 90 %; in between it does it in part, and the claim is open."""
+    return _judged(task, arm, at or (NOWHERE,), metric, _fails)
 
 
-def _judged(task: str, arm: str, at: Sequence[Settings], decide: Callable[[Cell], tuple[Verdict, str]]) -> Judge:
+def _judged(
+    task: str,
+    arm: str,
+    at: Sequence[Settings],
+    metric: str,
+    decide: Callable[[Cell, Retained], tuple[Verdict, str]],
+) -> Judge:
     def judge(study: Study) -> Finding:
-        found = [study.find(task, arm, **settings) for settings in at]
-        cells = [cell for cell in found if cell is not None]
-        if found[-1] is None:
-            return _missing(study)
-        ours = "; ".join(told(cell, settings) for cell, settings in zip(found, at, strict=True) if cell is not None)
-        verdict, why = _thin(cells[-1]) or decide(cells[-1])
-        return Finding(ours, verdict, f"{_where(at[-1])}{why}")
+        found = [(study.find(task, arm, metric, **settings), settings) for settings in at]
+        ours = "; ".join(told(cell, settings) for cell, settings in found if cell is not None)
+        cell, last = found[-1]
+        if cell is None:
+            return _missing(study, ours)
+        kept = _retained(study, cell)
+        verdict, why = _thin(kept) or decide(cell, kept)
+        return Finding(ours, verdict, f"at {_named(last)}: {why}" if last else why)
 
     return judge
 
 
-def _where(settings: Settings) -> str:
-    return f"at {_named(settings)}: " if settings else ""
+def _retained(study: Study, cell: Cell) -> Retained:
+    """What the cell keeps of standard's gain: the table's own where it is a headline, else made anew."""
+    if cell.headline:
+        ends = (cell.retained_low, cell.retained_high, cell.retained_interval)
+        return Retained(cell.retained, *ends, n=cell.retained_n, reason=cell.retained_reason)
+    task = {key: value for key, value in cell.experiment.items() if key.startswith("task.") and key != "task.name"}
+    standard = study.find(cell.task, "standard", cell.metric, **task)
+    return retained(cell.scores, standard.scores if standard else {})
 
 
-def _thin(cell: Cell) -> tuple[Verdict, str] | None:
+def _thin(kept: Retained) -> tuple[Verdict, str] | None:
     """Why nothing can be said, where that is so."""
-    if cell.n < ENOUGH:
-        return OPEN, f"{cell.n} seeds are too few"
-    if cell.retained is None:
-        return OPEN, f"{cell.retained_reason}, so there is nothing to measure by"
+    if kept.value is None:
+        return OPEN, f"{kept.reason}, so there is nothing to measure by"
+    if kept.n < ENOUGH:
+        return OPEN, f"{kept.n} shared seed{'s are' if kept.n > 1 else ' is'} too few"
     return None
 
 
-def _keeps(cell: Cell) -> tuple[Verdict, str]:
-    low, high = _ends(cell)
+def _keeps(cell: Cell, kept: Retained) -> tuple[Verdict, str]:
+    low, high = _ends(kept)
     if low >= SOLVED:
-        return "confirmed", _kept(cell)
-    if _splits(cell):
-        return OPEN, f"its seeds split into two groups: {cell.solved} of {cell.n} solve it"
-    if high < SOLVED:
-        return "contradicted", _kept(cell) + _slow(cell)
-    return OPEN, f"{_kept(cell)}: the interval straddles 90 %"
+        return "confirmed", _said(kept)
+    if two_groups(cell.values, (cell.ceiling or 0.0) - (cell.floor or 0.0)):
+        return OPEN, f"its seeds split into two groups{_solved(cell)}"
+    if high >= SOLVED:
+        return OPEN, f"{_said(kept)}: the interval straddles 90 %"
+    if _ahead(cell) >= SOLVED:
+        return OPEN, f"{_said(kept)}, and it still rises by {_rise(cell)} over the last tenth of its steps"
+    return "contradicted", _said(kept)
 
 
-def _fails(cell: Cell) -> tuple[Verdict, str]:
-    low, high = _ends(cell)
-    if not cell.solved and high < HALF:
-        return "confirmed", f"no seed solves it, and {_kept(cell)}{_slow(cell)}"
+def _fails(cell: Cell, kept: Retained) -> tuple[Verdict, str]:
+    low, high = _ends(kept)
     if low >= SOLVED:
-        return "contradicted", _kept(cell)
-    return OPEN, f"{_kept(cell)}, and {cell.solved} of {cell.n} seeds solve it"
+        return "contradicted", _said(kept)
+    if cell.solved or high > FLOOR:
+        return OPEN, f"{_said(kept)}: it does it in part{_solved(cell)}"
+    if _ahead(cell) > SOLVED:
+        return OPEN, f"{_said(kept)}, and it still rises by {_rise(cell)} over the last tenth of its steps"
+    return "confirmed", _said(kept)
 
 
-def _kept(cell: Cell) -> str:
-    if formats.is_below_floor(cell):
-        return "it is below the floor"
-    return f"it keeps {formats.kept(cell)} of standard's gain over the floor"
-
-
-def _slow(cell: Cell) -> str:
-    """A caution where an arm had not come to rest."""
-    return f"; it still rises by {_rise(cell)} over the last tenth of its steps" if cell.still_rising else ""
-
-
-def _rise(cell: Cell) -> str:
-    return f"{100 * abs(cell.gain_last_tenth or 0.0):.1f} %"
+def _ahead(cell: Cell) -> float:
+    """Share of the way from floor to ceiling after as many steps again, at the pace of the last tenth."""
+    span = abs((cell.ceiling or 0.0) - (cell.floor or 0.0))
+    gained = 10 * abs(cell.gain_last_tenth or 0.0) * (cell.mean or 0.0) if cell.still_rising else 0.0
+    return (cell.closed or 0.0) + (gained / span if span else 0.0)
 
 
 def worsens(task: str, arm: str, path: str) -> Judge:
-    """The arm falls behind standard as a setting grows: its retained share at the largest value is surely below that at
-    the smallest."""
+    """The arm falls behind standard as a setting grows: of standard's gain it surely keeps less, by 5 % at least, at
+    the largest value than at the smallest. Below the floor counts as the floor, since floors differ along the axis."""
 
     def judge(study: Study) -> Finding:
         along = _along(study, task, arm, path)
-        if len(along) < 2:
-            return _missing(study)
         ours = "; ".join(told(cell, {path: x}) for x, cell in along)
-        kept = [(x, cell) for x, cell in along if cell.retained is not None and cell.n >= ENOUGH]
+        kept = [(x, _retained(study, cell)) for x, cell in along]
+        kept = [(x, one) for x, one in kept if one.value is not None and one.n >= ENOUGH]
         if len(kept) < 2:
-            return Finding(ours, OPEN, "standard is solved at fewer than two of the values")
+            return _missing(study) if not along else Finding(ours, OPEN, "standard is solved at fewer than two values")
         (first, few), (last, many) = kept[0], kept[-1]
-        if _ends(many)[1] < _ends(few)[0]:
-            return Finding(ours, "confirmed", f"it keeps {_at(path, first, few)} and {_at(path, last, many)}")
-        if _ends(few)[1] < _ends(many)[0]:
-            return Finding(ours, "contradicted", f"it keeps {_at(path, first, few)} and {_at(path, last, many)}")
-        why = f"it keeps {_at(path, first, few)} and {_at(path, last, many)}: the intervals overlap"
-        return Finding(ours, OPEN, f"{why}; larger values than {last:g} were not run")
+        said = f"{_said(few)} at {_named({path: first})}, and {_said(many)} at {_named({path: last})}"
+        if last < along[-1][0]:
+            said += f"; standard is not solved at {_named({path: along[-1][0]})}"
+        (few_low, few_high), (many_low, many_high) = (_ends(few, least=0.0), _ends(many, least=0.0))
+        if many_high < few_low - MARGIN:
+            return Finding(ours, "confirmed", said)
+        if few_high < many_low - MARGIN:
+            return Finding(ours, "contradicted", said)
+        return Finding(
+            ours, OPEN, f"{said}: that is no fall for sure; larger values than {along[-1][0]:g} were not run"
+        )
 
     return judge
 
@@ -138,11 +160,11 @@ def rises(task: str, arm: str, metric: str, path: str) -> Judge:
         ours = "; ".join(told(cell, {path: x}) for x, cell in along)
         (first, few), (last, many) = along[0], along[-1]
         said = f"{number(few)} with {first:g}, {number(many)} with {last:g}"
-        if min(few.n, many.n) < ENOUGH or None in (few.ci_low, few.ci_high, many.ci_low, many.ci_high):
+        if min(few.n, many.n) < ENOUGH:
             return Finding(ours, OPEN, "too few seeds")
-        if many.ci_low > few.ci_high:  # type: ignore[operator]
+        if _surely_less(few, many):
             return Finding(ours, "confirmed", said)
-        if many.ci_high < few.ci_low:  # type: ignore[operator]
+        if _surely_less(many, few):
             return Finding(ours, "contradicted", said)
         return Finding(ours, OPEN, f"{said}: the intervals overlap")
 
@@ -154,28 +176,32 @@ def ordered(task: str, arms: Sequence[str], count: str, **settings: Any) -> Judg
     contradicted where some pair surely stands the other way round."""
 
     def judge(study: Study) -> Finding:
-        cells = [study.find(task, arm, count + PER, **settings) for arm in arms]
-        heads = [study.find(task, arm, **settings) for arm in arms]
-        if any(cell is None for cell in cells) or any(cell is None for cell in heads):
-            return _missing(study)
-        known = [cell for cell in cells if cell is not None]
-        ours = ", ".join(f"{cell.architecture} {number(cell)}" for cell in known)
-        pairs = list(itertools.pairwise(known))
+        found = [study.find(task, arm, count + PER, **settings) for arm in arms]
+        cells = [cell for cell in found if cell is not None]
+        ours = ", ".join(f"{cell.architecture} {number(cell)}" for cell in cells)
+        if len(cells) < len(arms):
+            return _missing(study, ours)
+        if min(cell.n for cell in cells) < ENOUGH:
+            return Finding(ours, OPEN, "too few seeds")
+        pairs = itertools.combinations(cells, 2)
         wrong = [f"{b.architecture} holds more than {a.architecture}" for a, b in pairs if _surely_less(a, b)]
-        unsure = [f"{a.architecture} and {b.architecture} overlap" for a, b in pairs if not _apart(a, b)]
-        caution = _rising([head for head in heads if head is not None])
-        if wrong:
-            return Finding(ours, "contradicted", "; ".join([*wrong, *unsure]) + caution)
-        if unsure:
-            return Finding(ours, OPEN, "; ".join(unsure) + caution)
+        unsure = [
+            f"{a.architecture} and {b.architecture} overlap"
+            for a, b in itertools.pairwise(cells)
+            if not _surely_less(a, b) and not _surely_less(b, a)
+        ]
+        caution = _rising(study, task, arms, settings)
+        if wrong or unsure:
+            verdict: Verdict = "contradicted" if wrong else OPEN
+            return Finding(ours, verdict, "; ".join([*wrong, *unsure]) + caution)
         return Finding(ours, "confirmed", f"all intervals are apart{caution}")
 
     return judge
 
 
-def proportion(task: str, arm: str, wanted: float, **settings: Any) -> Judge:
-    """The arm's bits per trainable parameter are this share of standard's, by each of the three counts; judged by the
-    paper's own, accuracy, and open while an arm still rises: then it is a share of speed."""
+def loses_capacity(task: str, arm: str, **settings: Any) -> Judge:
+    """The arm holds fewer bits per trainable parameter than standard: surely less, by each of the three counts. How
+    much less is shown beside the paper's share, which is of other sizes, and is no pass mark."""
 
     def judge(study: Study) -> Finding:
         shares: dict[str, Interval] = {}
@@ -184,17 +210,16 @@ def proportion(task: str, arm: str, wanted: float, **settings: Any) -> Judge:
             if ours is None or theirs is None:
                 return _missing(study)
             shares[count] = ratio(_by_seed(ours), _by_seed(theirs))
+            if min(ours.n, theirs.n) < ENOUGH:
+                return Finding(f"{COUNTS[count]} {_interval(shares[count])}", OPEN, "too few seeds")
         said = ", ".join(f"{COUNTS[count]} {_interval(one)}" for count, one in shares.items())
-        heads = [study.find(task, name, **settings) for name in (arm, "standard")]
-        by_accuracy = shares["bits_accuracy"]
-        if by_accuracy.low is None or by_accuracy.high is None:
-            return Finding(said, OPEN, "too few seeds")
-        inside = by_accuracy.low <= wanted <= by_accuracy.high
-        why = f"the paper's {wanted:.2f} is {'inside' if inside else 'outside'} the interval by accuracy"
-        caution = _rising([head for head in heads if head is not None])
-        if caution:
-            return Finding(said, OPEN, why + caution)
-        return Finding(said, "confirmed" if inside else "contradicted", why)
+        caution = _rising(study, task, (arm, "standard"), settings)
+        lows, highs = ([getattr(one, end) for one in shares.values()] for end in ("low", "high"))
+        if max(highs) < 1:
+            return Finding(said, "confirmed", f"less by all three counts{caution}")
+        if min(lows) > 1:
+            return Finding(said, "contradicted", f"more by all three counts{caution}")
+        return Finding(said, OPEN, f"the counts do not agree, or their intervals hold 1{caution}")
 
     return judge
 
@@ -203,17 +228,17 @@ def answer(question: Callable[[Study], str]) -> Judge:
     """A question has an answer and no verdict."""
 
     def judge(study: Study) -> Finding:
-        text = question(study)
-        return Finding(text, None, "") if text else _missing(study)
+        return Finding(question(study) or f"– (no such runs are in {study.name})", None, "")
 
     return judge
 
 
-def told(cell: Cell, settings: Settings) -> str:
-    """'m=8: .998 [.997, .999], 5/5 solved, floor .352'."""
+def told(cell: Cell, settings: Settings = NOWHERE) -> str:
+    """'n_pairs=8: .998 [.997–.999], 5/5 solved, floor .352'."""
     parts = [number(cell)]
     parts += [f"{cell.solved}/{cell.n} solved"] if cell.solved is not None else []
     parts += [f"floor {formats.number(cell.floor, cell)}"] if cell.floor is not None else []
+    parts += [f"{cell.n_failed} of {cell.n + cell.n_failed} runs without a score"] if cell.n_failed else []
     return (f"{_named(settings)}: " if settings else "") + ", ".join(parts)
 
 
@@ -221,6 +246,23 @@ def number(cell: Cell) -> str:
     """The mean with its interval, as tables write them."""
     spread = formats.spread(cell)
     return formats.mean(cell) + (f" [{spread}]" if spread else "")
+
+
+def _said(kept: Retained) -> str:
+    """'it keeps 98 % [97, 99] of standard's gain over the floor'."""
+    low, high = _ends(kept)
+    if high < 0:
+        return "it is below the floor"
+    ends = "" if math.isinf(low) else f" [{formats.percent(low)}, {formats.percent(high)}]"
+    return f"it keeps {formats.percent(kept.value or 0.0)} %{ends} of standard's gain over the floor"
+
+
+def _solved(cell: Cell) -> str:
+    return "" if cell.solved is None else f", and {cell.solved} of {cell.n} seeds solve it"
+
+
+def _rise(cell: Cell) -> str:
+    return f"{100 * abs(cell.gain_last_tenth or 0.0):.1f} %"
 
 
 def _interval(one: Interval) -> str:
@@ -234,10 +276,6 @@ def _named(settings: Settings) -> str:
     return in_words({path.replace("__", ".").rsplit(".", 1)[-1]: value for path, value in settings.items()})
 
 
-def _at(path: str, x: float, cell: Cell) -> str:
-    return f"{formats.kept(cell)} at {_named({path: x})}"
-
-
 def _along(study: Study, task: str, arm: str, path: str, metric: str = "") -> list[tuple[float, Cell]]:
     """The arm's cells by the value of a field."""
     values = {cell.experiment.get(path) for cell in study.cells if (cell.task, cell.architecture) == (task, arm)}
@@ -246,17 +284,10 @@ def _along(study: Study, task: str, arm: str, path: str, metric: str = "") -> li
     return [(x, cell) for x, cell in found if cell is not None]
 
 
-def _ends(cell: Cell) -> tuple[float, float]:
-    low, high = cell.retained_low, cell.retained_high
-    return (-math.inf if low is None else low, math.inf if high is None else high)
-
-
-def _splits(cell: Cell) -> bool:
-    return two_groups(cell.values, (cell.ceiling or 0.0) - (cell.floor or 0.0))
-
-
-def _apart(a: Cell, b: Cell) -> bool:
-    return _surely_less(a, b) or _surely_less(b, a)
+def _ends(kept: Retained, *, least: float = -math.inf) -> tuple[float, float]:
+    """The interval's ends; without one, nothing is sure."""
+    low, high = kept.low, kept.high
+    return max(least, -math.inf if low is None else low), max(least, math.inf if high is None else high)
 
 
 def _surely_less(a: Cell, b: Cell) -> bool:
@@ -267,10 +298,12 @@ def _by_seed(cell: Cell) -> dict[int, float]:
     return dict(zip(cell.seeds, cell.values, strict=True))
 
 
-def _rising(heads: Sequence[Cell]) -> str:
-    rising = [f"{cell.architecture} by {_rise(cell)}" for cell in heads if cell.still_rising]
+def _rising(study: Study, task: str, arms: Sequence[str], settings: Settings) -> str:
+    """A caution where arms had not come to rest."""
+    heads = [study.find(task, arm, **settings) for arm in arms]
+    rising = [f"{cell.architecture} by {_rise(cell)}" for cell in heads if cell is not None and cell.still_rising]
     return f"; over the last tenth of the steps still rise {', '.join(rising)}, so speed counts too" if rising else ""
 
 
-def _missing(study: Study) -> Finding:
-    return Finding("–", OPEN, f"no such runs are in {study.name}")
+def _missing(study: Study, ours: str = "") -> Finding:
+    return Finding(ours or "–", OPEN, f"no such runs are in {study.name}")

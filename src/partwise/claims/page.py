@@ -16,11 +16,11 @@ RULES = """\
 Generated from the records beside it by `partwise claims`; nothing is written by hand.
 
 - *confirmed*, *contradicted*: what was measured here surely agrees with the claim, or surely does not, by the 95 %
-  interval over seeds of what an arm keeps of standard's gain over the floor. "As well as standard" asks for 90 %, "does
-  not" for less than half and no seed that solves the task (90 % of the way from floor to ceiling).
-- *not resolvable at this scale*: the interval straddles that border, the seeds split, standard itself fails, an arm
-  still learns, or an arm fails that is much narrower than the paper's. A verdict holds at the sizes of its study, and
-  these are smaller than the paper's.
+  interval over seeds of what an arm keeps of standard's gain over the floor. "As well as standard" asks for 90 %; "does
+  not" for at most 10 % and no seed that solves the task (90 % of the way from floor to ceiling).
+- *not resolvable at this scale*: the interval straddles that border, the seeds split, an arm does it in part, standard
+  itself fails, an arm that fails still rises fast enough to get there in as many steps again, or it is narrower than
+  the claim says. A verdict holds at the sizes of its study, and these are smaller than the paper's.
 - In square brackets stands the interval (r: the range of the seeds); the paper's numbers come with how they are known.
 """
 
@@ -41,6 +41,7 @@ def page(results: Path) -> str:
                 studies[claim.study] = Study.read(results / claim.study)
         judged = [(claim, claim.judge(studies[claim.study])) for claim in claims]
         lines += [f"## {paper}", "", _summary(judged), ""]
+        lines += ["### The runs", "", *(f"- {study.name}: {study.about}." for study in studies.values()), ""]
         for about, members in itertools.groupby(judged, key=lambda pair: pair[0].about):
             lines += _section(about, list(members))
     return "\n".join(lines).rstrip() + "\n"
@@ -54,16 +55,14 @@ def _summary(judged: Iterable[tuple[Claim, Finding]]) -> str:
 
 
 def _section(about: str, members: list[tuple[Claim, Finding]]) -> list[str]:
-    questions = all(finding.verdict is None for _, finding in members)
+    questions = not any(claim.paper for claim, _ in members)
     head = ["question", "answer", "runs"] if questions else ["claim", "paper", "ours", "verdict", "why", "runs"]
     lines = [f"### {about}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for claim, found in members:
         runs = f"[{claim.study}]({claim.study}/table.md)"
-        if questions:
-            row = [claim.claim, found.ours, runs]
-        else:
-            paper = f"{claim.paper} ({claim.status})" if claim.paper else "–"
-            verdict = f"**{found.verdict}**" if found.verdict else found.why
-            row = [claim.claim, paper, found.ours, verdict, found.why, runs]
+        paper = f"{claim.paper} ({claim.status})"
+        row = [claim.claim, found.ours, runs]
+        if not questions:
+            row = [claim.claim, paper, found.ours, f"**{found.verdict}**", found.why, runs]
         lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |")
     return [*lines, ""]

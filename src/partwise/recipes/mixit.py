@@ -116,7 +116,8 @@ def grids_of(task: str, sizes: Sequence[Experiment], arms: Sequence[str]) -> lis
         made.append(Grid(base=arm(GRID_AT[task], name), values=values, holds_for=holds_for))
     for name in arms if many else ():
         holds_for = tuple(base.task for base in many)
-        made.append(Grid(base=arm(GRID_AT_MANY_PAIRS, name), values=GRID_MANY_PAIRS, holds_for=holds_for))
+        values = GRID_MANY_PAIRS.get(name, GRID_MANY_PAIRS["usual"])
+        made.append(Grid(base=arm(GRID_AT_MANY_PAIRS, name), values=values, holds_for=holds_for))
     return made
 
 

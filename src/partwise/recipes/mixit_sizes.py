@@ -56,7 +56,7 @@ GRID_PUBLISHED: dict[str, tuple[float, ...]] = {
     "memorization": (*PUBLISHED, 5e-3),
 }
 MANY_PAIRS = 12  # from which on needle has a grid of its own: standard, solved at 3e-3, stays at the floor at 5e-3
-GRID_MANY_PAIRS = (3e-3, 1e-2)
+GRID_MANY_PAIRS: dict[str, tuple[float, ...]] = {"usual": (3e-3, 1e-2), "mixit": (1e-3, 3e-3, 1e-2)}
 
 
 def _size(

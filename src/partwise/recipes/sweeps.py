@@ -103,9 +103,8 @@ class AdditionByHeads(Sweep):
         return [base, *(replaced(mixit, "model.token_mixer.n_heads", heads) for heads in (4, 8, 16, 32, 64))]
 
     def grids(self, scale: str, *, only: Sequence[str] = ()) -> list[Grid]:
-        """MixiT's rate at 500 steps, for each number of heads."""
-        bases = [replaced(one, "train.steps", 500) for one in self.arms() if one.architecture == "mixit"]
-        return _rates(bases, (4e-3, 8e-3, 1.6e-2))
+        """Tried for 500 steps, for each number of heads."""
+        return _rates([replaced(one, "train.steps", 500) for one in self.arms()], (4e-3, 8e-3, 1.6e-2))
 
 
 @RECIPES.register("qk_scale")

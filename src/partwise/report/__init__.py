@@ -14,6 +14,7 @@ from partwise.report.draws import DrawShare, draw_share
 from partwise.report.figure import draw
 from partwise.report.lines import View, draw_over
 from partwise.report.matching import warnings
+from partwise.report.origin import origin
 from partwise.report.paper import PaperValue, paper_values
 from partwise.report.statistics import Interval, Retained, Score, interval, retained, wilson
 from partwise.report.table import render
@@ -33,6 +34,7 @@ __all__ = [
     "draw_over",
     "draw_share",
     "interval",
+    "origin",
     "paper_values",
     "render",
     "retained",

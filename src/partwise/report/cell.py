@@ -83,6 +83,7 @@ class Cell:
         high: its upper bound.
         scores: by seed, for pairing; runs of one seed are averaged.
         draws: of each score, (the seed of what never learns, the seed of all else).
+        retained_n: seeds that the arm shares with the standard arm.
         experiment: the flattened experiment of the first run.
         outcomes: status and steps of the runs that have no score.
         other_steps: matched by steps, yet asked for another number of them than the standard arm beside it.
@@ -137,6 +138,7 @@ class Cell:
     high: float | None = field(metadata=INSIDE)
     scores: dict[Any, Score] = field(metadata=INSIDE)
     draws: list[tuple[int, int]] = field(metadata=INSIDE)
+    retained_n: int = field(default=0, metadata=INSIDE)
     experiment: dict[str, Any] = field(metadata=INSIDE)
     outcomes: list[tuple[str, int]] = field(metadata=INSIDE)
     other_steps: bool = field(default=False, metadata=INSIDE)

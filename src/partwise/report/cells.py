@@ -133,7 +133,7 @@ def _compare_with_standard(headlines: list[Cell]) -> None:
         else:
             kept = retained(cell.scores, other.scores)
             cell.retained, cell.retained_low, cell.retained_high = kept.value, kept.low, kept.high
-            cell.retained_interval, cell.retained_reason = kept.kind, kept.reason
+            cell.retained_interval, cell.retained_reason, cell.retained_n = kept.kind, kept.reason, kept.n
         cell.other_steps = other is not None and cell.matching == other.matching == "steps" and _differ(cell, other)
 
 

@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+ROUNDING = 1e-12  # a mean square below this share of the others is floating point, not variance
+
 
 @dataclass(frozen=True)
 class DrawShare:
@@ -17,7 +19,7 @@ class DrawShare:
         seed: share of the seed that sets data and the weights that learn.
         rest: share of what neither explains alone.
         low: lower end of the 95 % interval of draw / (draw + rest).
-        high: upper end.
+        high: upper end; both None where neither the draw nor the rest varies.
     """
 
     draws: int
@@ -65,13 +67,15 @@ def draw_share(scores: Mapping[tuple[int, int], float]) -> DrawShare | None:
     if whole <= 1e-18:
         return DrawShare(a, b, sd, None, None, None, None, None)
     low, high = (_ratio(ms_draw, ms_rest, a, b, tail) for tail in (0.975, 0.025))
+    if ms_rest <= ROUNDING * (ms_draw + ms_seed):  # nothing is left over: all of it is the draw's, or there is none
+        low = high = 1.0 if ms_draw > ROUNDING * ms_seed else None
     return DrawShare(a, b, sd, draw / whole, seed / whole, ms_rest / whole, low, high)
 
 
-def _ratio(ms_draw: float, ms_rest: float, a: int, b: int, tail: float) -> float:
+def _ratio(ms_draw: float, ms_rest: float, a: int, b: int, tail: float) -> float | None:
     from scipy.special import fdtri  # slow to import
 
-    if ms_rest == 0:
-        return 1.0
+    if ms_rest <= 0:
+        return None
     above = max(0.0, (ms_draw / ms_rest / float(fdtri(a - 1, (a - 1) * (b - 1), tail)) - 1) / b)
     return above / (1 + above)

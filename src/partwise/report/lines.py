@@ -13,7 +13,7 @@ from partwise.report import formats, readings
 from partwise.report.canvas import MARKERS, PALETTE, kind_of, save, scaled
 from partwise.report.cell import canonical
 from partwise.report.settings import flatten, identity, in_words
-from partwise.report.statistics import Score, interval
+from partwise.report.statistics import Interval, Score, interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,8 +91,8 @@ def _panels(records: Sequence[RunRecord], view: View) -> dict[str, list[_Point]]
                 flat = flatten(record.experiment)
                 sizes = {key: value for key, value in flat.items() if key.startswith("task.") and key != "task.name"}
                 x = _place(record, flat, view)
-                points = [_Point(line, x, score, metric, of, sizes) for line in _lines(record, flat, view)]
-                found.setdefault(title, []).extend(points)
+                for line in _lines(record, flat, view):
+                    found.setdefault(title, []).append(_Point(line, x, score, metric, of, sizes))
     return found
 
 
@@ -151,12 +151,12 @@ def _panel(axes: "Axes", points: Sequence[_Point], names: Sequence[str], view: V
     for i, name in enumerate(names):
         mine = [point for point in points if point.line == name]
         look: dict[str, Any] = {"color": PALETTE[i % len(PALETTE)]}
-        at: dict[float, list[float]] = {}
+        at: dict[float, list[_Point]] = {}
         for point in mine:
             if point.x is not None:
-                at.setdefault(point.x, []).append(point.score.value)
+                at.setdefault(point.x, []).append(point)
         if at and (len(at) >= min(2, len(places)) or view.over == FLOPS):
-            _line(axes, name, at, points[0], look | {"marker": MARKERS[i % len(MARKERS)]}, view)
+            _line(axes, name, at, look | {"marker": MARKERS[i % len(MARKERS)]})
         elif mine:
             level = math.fsum(point.score.value for point in mine) / len(mine)
             axes.axhline(level, linewidth=1.3, linestyle=(0, (1, 1.5)), label=f"{name} (as it is)", zorder=2, **look)
@@ -173,21 +173,28 @@ def _panel(axes: "Axes", points: Sequence[_Point], names: Sequence[str], view: V
     scaled(axes, is_share=of["high"] == 1.0 and of["unit"] == "", from_zero=of["low"] == 0)
 
 
-def _line(
-    axes: "Axes", name: str, at: dict[float, list[float]], point: _Point, look: dict[str, Any], view: View
-) -> None:
+def _line(axes: "Axes", name: str, at: dict[float, list[_Point]], look: dict[str, Any]) -> None:
     """Dots for seeds, a line through the means, whiskers where there are seeds enough."""
-    span = point.score.ceiling - point.score.floor
     places = sorted(at)
-    summaries = [interval(at[x], point.of["low"], point.of["high"], span=span) for x in places]
+    summaries = [_summary(at[x]) for x in places]
     marker = look.pop("marker")
     axes.plot(places, [one.mean or 0.0 for one in summaries], linewidth=1.5, marker=marker, markersize=5, alpha=0.85,
               label=name, zorder=3, **look)  # fmt: skip
     for x, one in zip(places, summaries, strict=True):
         if len(at[x]) > 1:
-            axes.scatter([x] * len(at[x]), at[x], s=9, alpha=0.5, linewidths=0, zorder=4, **look)
+            values = [point.score.value for point in at[x]]
+            axes.scatter([x] * len(values), values, s=9, alpha=0.5, linewidths=0, zorder=4, **look)
         if len(at[x]) >= ENOUGH and one.low is not None and one.high is not None:
             axes.vlines(x, one.low, one.high, linewidth=0.9, alpha=0.8, zorder=2, **look)
+
+
+def _summary(points: Sequence[_Point]) -> Interval:
+    """Mean and interval of the runs at one place, as a table has them."""
+    spans = [point.score.ceiling - point.score.floor for point in points]
+    of = points[0].of
+    span = math.fsum(spans) / len(spans)
+    values = [point.score.value for point in points]
+    return interval(values, of["low"], of["high"], span=span if math.isfinite(span) else None)
 
 
 def _limits(axes: "Axes", points: Sequence[_Point]) -> None:

@@ -11,6 +11,7 @@ NO_AXIS = {
     *("seed", "init_seed", "frozen_seed", "data_seed"),
     *("architecture", "matching", "selection", "probes", "task.name"),
 }
+RATE = "train.lr"
 # what an arm chooses for itself; in all else it must agree with the standard arm that it is measured against
 OWN_CHOICE = ("learn", "model.token_mixer", "model.channel_mixer", "model.positions", "train.lr", "train.parts")
 
@@ -31,7 +32,8 @@ def settings_of(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
 
     A field of the task is an axis if it differs between any two runs. Any other field is one if it differs between
     runs of the same architecture on the same task settings: so neither what makes an architecture, nor a rate that was
-    chosen for each size of the task, splits a row. A field that a record lacks (an older one) does not vary by that.
+    chosen for each size of the task or for each value of another field, splits a row. A field that a record lacks (an
+    older one) does not vary by that.
     """
     flats = [flatten(record.experiment) for record in records]
     of_task = [key for key in _varying(flats) if key.startswith("task.")]
@@ -40,11 +42,23 @@ def settings_of(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
         alike.setdefault((record.architecture, identity(_chosen(flat, of_task))), []).append(flat)
     own: dict[str, set[str]] = {}
     for (architecture, _), members in alike.items():
-        own.setdefault(architecture, set()).update(_varying(members))
+        varying = _varying(members)
+        others = [key for key in varying if key != RATE]
+        if RATE in varying and _follows(RATE, others, members):
+            varying = others
+        own.setdefault(architecture, set()).update(varying)
     return [
         _chosen(flat, [key for key in flat if key in of_task or key in own[record.architecture]])
         for record, flat in zip(records, flats, strict=True)
     ]
+
+
+def _follows(key: str, others: Sequence[str], flats: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the field has one value wherever all the others agree."""
+    seen: dict[str, set[str]] = {}
+    for flat in flats:
+        seen.setdefault(identity(_chosen(flat, others)), set()).add(identity(flat.get(key)))
+    return all(len(values) == 1 for values in seen.values())
 
 
 def identity(plain: Any) -> str:
