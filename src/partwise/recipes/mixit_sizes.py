@@ -70,10 +70,12 @@ def _size(
 
 
 def needle(n_pairs: int, *, steps: int = 800) -> Experiment:
+    """Needle with up to so many pairs, on two blocks of width 64."""
     return _size(Needle(n_pairs=n_pairs), embed_std=1.0, steps=steps)
 
 
 def memorization(n_second: int, *, steps: int, batch: int, width: int = 16) -> Experiment:
+    """64 x n_second facts, on two blocks so narrow that they cannot hold them."""
     # Linear decay: with a cosine the last tenth of the steps hardly moves, and a run that is far from full looks flat
     # (docs/lab/2026-11-30-first-light.md).
     train: dict[str, Any] = {"steps": steps, "batch": batch, "decay": "linear", "weight_decay": 1e-4}
@@ -90,14 +92,14 @@ QUICK = {
 FEW_FACTS: dict[str, Any] = {"n_second": 64, "batch": 2048, "width": 8}  # seen often enough that bits hardly rise
 
 SMALL = {
-    "needle": [needle(4), needle(8), needle(16, steps=1200)],
+    "needle": [needle(4), needle(8), needle(16, steps=1600)],
     **{task: [size] for task, size in QUICK.items()},
     "memorization": [memorization(**FEW_FACTS, steps=8000)],
 }
 
 # Where small and large choose rates; needle with many pairs has a grid of its own.
 GRID_AT = {"needle": needle(8), **QUICK, "memorization": memorization(**FEW_FACTS, steps=1500)}
-GRID_AT_MANY_PAIRS = needle(16, steps=1200)
+GRID_AT_MANY_PAIRS = needle(16, steps=1600)
 
 SIZES: dict[str, dict[str, list[Experiment]]] = {
     "tiny": {
