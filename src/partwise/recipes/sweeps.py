@@ -3,9 +3,9 @@
 Sizes and rates are those of the recipe mixit; where a rate could decide the outcome, it is chosen anew, setting by
 setting, on a selection seed.
 
-Source: Dong, Noci, Khodak, Li 2025, arXiv:2506.01115, figure 2 and table 5; the questions of its reviewers (mixit.md 7).
-Expected: mixit falls behind on needle as pairs are added; its token accuracy on addition rises with heads; frozen_qk stays
-at needle's floor where queries and keys are drawn at a quarter of the usual scale. The other sweeps are open questions.
+Source: Dong, Noci, Khodak, Li 2025, arXiv:2506.01115, figure 2 and table 5; questions of its reviewers (mixit.md 7).
+Expected: mixit falls behind on needle as pairs are added; its token accuracy on addition rises with heads; frozen_qk
+stays at needle's floor where queries and keys are drawn at a quarter of the usual scale. The others are open questions.
 """
 
 import dataclasses
