@@ -15,6 +15,7 @@ from partwise.report.grid import Grid
 from partwise.report.grids import sections
 from partwise.report.latex import latex
 from partwise.report.legend import legend
+from partwise.report.overview import overview
 
 Format = Literal["text", "md", "csv", "latex", "json"]
 
@@ -45,7 +46,8 @@ def render(records: Iterable[RunRecord], format: str = "text", *, width: int | N
 
 
 def _markdown(made: list[Cell]) -> str:
-    parts = []
+    first = overview(made)
+    parts = [] if first is None else [f"### {_escaped(first.title)}", *_markdown_grid(first)]
     for section in sections(made):
         parts += [f"### {_escaped(section.title)}", *_markdown_grid(section.wide)]
         for grid in section.more:

@@ -12,6 +12,7 @@ from partwise.report.costs import costs
 from partwise.report.grid import Grid
 from partwise.report.grids import sections
 from partwise.report.legend import legend
+from partwise.report.overview import overview
 
 NARROWEST = 80
 LABEL = 26  # columns that a row's label may take beside its arms
@@ -33,7 +34,8 @@ def text(cells: Iterable[Cell], width: int | None = None) -> str:
     """
     cells = list(cells)
     width = max(NARROWEST, width or shutil.get_terminal_size((100, 24)).columns)
-    parts = []
+    first = overview(cells)
+    parts = [] if first is None else [first]
     for section in sections(cells):
         wide = _narrowed(section.wide)
         parts += [wide if _total(wide) <= width else section.tall, *section.more]
