@@ -50,6 +50,28 @@ def test_run_prints_a_table_and_keeps_it_with_a_figure(call, tmp_path):
     assert code == 0
 
 
+def test_a_sweep_chooses_its_rates_draws_its_view_and_is_judged(call, tmp_path):
+    plugin = Path(__file__).parent / "plugins" / "tiny_sweep.py"
+    code, out, error = call(f"reproduce tiny_sweep --plugin {plugin} --jobs 1 --out results/tiny")
+    assert code == 0, error
+    assert "Rates are chosen on validation first: 4 runs." in out
+    rates = (tmp_path / "results" / "tiny" / "rates.md").read_text()
+    assert "n_blocks=1) | standard | 1000 |" in rates and "n_blocks=2) | standard | 1000 |" in rates
+    said = (tmp_path / "results" / "tiny" / "table.md").read_text().splitlines()[0]
+    assert ": 4 runs, " in said and "; rates chosen by 4 more runs, " in said
+    assert (tmp_path / "results" / "tiny" / "figure.png").stat().st_size > 1000
+    table = " ".join((tmp_path / "results" / "tiny" / "table.txt").read_text().split())
+    assert "by mean validation of seeds 1000" in table and "n_blocks=2" in table
+
+    assert call("figure results/tiny -o a.svg --over model.n_blocks")[0] == 0
+    code, _, error = call("figure results/tiny -o a.svg --over model.n_block")
+    assert code == 2 and "no run here has a score and a number for model.n_block." in error
+    assert "Frozen-QK retrieves" in call("claims results")[1]
+    code, out, _ = call("claims results --out claims.md")
+    assert (code, out) == (0, "claims: claims.md\n")
+    assert (tmp_path / "claims.md").read_text().startswith("# Claims, and what was found")
+
+
 def test_settings_reach_the_run(call, tmp_path):
     call("run needle --seeds 3, --out out", *SMALL, "--set", "task.n_keys=7", "--set", "train.lr=0.02")
     (record,) = (tmp_path / "out" / "runs").glob("*/record.json")
