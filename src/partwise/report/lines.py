@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FLOPS = "flops"
 ENOUGH = 3  # seeds, from which on an interval is drawn
+TITLE = 44  # letters a line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,20 +116,15 @@ def _figure(panels: dict[str, list[_Point]], view: View) -> Any:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(1.8 + max(4.6, 4.2 * len(panels)), 4.0), layout="constrained")
-    names = canonical({point.line for panel in panels.values() for point in panel})
-    if view.lines:
-        names = list(view.lines)
-    shared = [_common_sizes(panel, view) for panel in panels.values()]
-    for axes, (title, points), sizes in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), shared,
-                                            strict=True):  # fmt: skip
+    names = list(view.lines) or canonical({point.line for panel in panels.values() for point in panel})
+    handles: dict[str, Any] = {}
+    for axes, (title, points) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
         _panel(axes, points, names, view)
-        below = textwrap.wrap(in_words(sizes), 48, max_lines=2, placeholder=" …")
-        axes.set_title("\n".join([title, *below]))
-    handles = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(),
-                                                                            strict=True)}  # fmt: skip
-    figure.legend(
-        handles.values(), handles.keys(), loc="outside right upper", frameon=False, fontsize=8, handlelength=2.4
-    )
+        sizes = textwrap.wrap(in_words(_common_sizes(points, view)), TITLE, max_lines=2, placeholder=" …")
+        axes.set_title("\n".join([title, *sizes]))
+        marks, labels = axes.get_legend_handles_labels()
+        handles |= dict(zip(labels, marks, strict=True))
+    figure.legend(handles.values(), handles.keys(), loc="outside right upper", frameon=False, fontsize=8)
     return figure
 
 
