@@ -61,7 +61,7 @@ def test_a_sweep_chooses_its_rates_draws_its_view_and_is_judged(call, tmp_path):
     assert ": 4 runs, " in said and "; rates chosen by 4 more runs, " in said
     assert (tmp_path / "results" / "tiny" / "figure.png").stat().st_size > 1000
     table = " ".join((tmp_path / "results" / "tiny" / "table.txt").read_text().split())
-    assert "by mean validation of seeds 1000" in table and "n_blocks=2" in table
+    assert "on validation of seed 1000" in table and "n_blocks=2" in table
 
     assert call("figure results/tiny -o a.svg --over model.n_blocks")[0] == 0
     code, _, error = call("figure results/tiny -o a.svg --over model.n_block")

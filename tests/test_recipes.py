@@ -173,4 +173,4 @@ def test_the_chosen_rate_reaches_every_reported_seed():
     reported = plan.with_chosen([record(one) for one in plan.selection_runs()])
     assert [one.seed for one in reported] == [one.seed for one in plan.experiments]
     assert all(one.train.lr == wanted[one.architecture] for one in reported)
-    assert all("by mean validation of seeds 1000, 1001" in one.selection for one in reported)
+    assert all("on validation of seeds 1000, 1001" in one.selection for one in reported)

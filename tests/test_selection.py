@@ -13,7 +13,7 @@ from partwise.selection import Grid, page
 METRIC = {"name": "accuracy", "unit": "", "better": "higher", "low": 0.0, "high": 1.0, "perfect": 1.0}
 
 
-def record(one, validation, *, loss=1.0, test=0.5, status="done", metric=METRIC):
+def record(one, validation, *, loss=1.0, test=0.5, status="done", metric=METRIC, solved=False):
     return RunRecord(
         digest=one.digest,
         architecture="standard",
@@ -25,7 +25,7 @@ def record(one, validation, *, loss=1.0, test=0.5, status="done", metric=METRIC)
         rows=[Row(where="test", quantity="accuracy", value=test)],
         history=[
             {"step": 1, "validation": {"accuracy": 0.0, "loss": 9.0}},
-            {"step": 2, "validation": {"accuracy": validation, "loss": loss}},
+            {"step": 2, "validation": {"accuracy": validation, "loss": loss, "solved": solved}},
         ],
     )
 
@@ -39,10 +39,42 @@ def chosen(scores, **changes):
 def test_the_best_mean_over_selection_seeds_wins():
     rate, said = chosen([0.1, 0.2, 0.9, 0.5, 1.0, 0.1])
     assert rate == 3e-3
-    assert said == "train.lr 0.003 of {0.001, 0.003, 0.01} by mean validation of seeds 1000, 1001"
+    assert said == "train.lr 0.003 of {0.001, 0.003, 0.01}, the best mean on validation of seeds 1000, 1001"
 
 
-def test_where_all_are_solved_the_lower_loss_wins():
+RATES = (1e-3, 3e-3, 1e-2, 3e-2)
+
+
+@pytest.mark.parametrize(
+    ("scores", "rate"),
+    [
+        ((0.5, 1.0, 1.0, 1.0), 1e-2),  # the middle of three, though all tie
+        ((1.0, 1.0, 1.0, 0.3), 3e-3),
+        ((0.5, 0.98, 0.99, 0.3), 3e-3),  # of two, the lower ...
+        ((0.5, 0.91, 0.99, 0.3), 1e-2),  # ... unless the other is much better
+        ((0.5, 0.7, 0.95, 0.99), 1e-2),
+        ((0.95, 0.2, 0.2, 0.2), 1e-3),
+    ],
+)
+def test_of_the_rates_that_solve_it_the_middle_one_is_taken(scores, rate):
+    """The highest has the lowest loss, and on another seed it may fail."""
+    grid = Grid(base=experiment(), values=RATES)
+    of = dict(zip(RATES, scores, strict=True))
+    records = [
+        record(one, of[one.train.lr], loss=1e-4 / one.train.lr, solved=of[one.train.lr] > 0.9) for one in grid.runs()
+    ]
+    found, said = grid.best(records)
+    assert found == rate
+    assert "the middle of those that solve it on validation" in said
+
+
+def test_a_rate_that_solves_it_with_one_seed_only_is_not_among_the_solving():
+    grid = Grid(base=experiment(), values=(1e-3, 3e-3, 1e-2))
+    records = [record(one, 1.0, solved=(one.train.lr, one.seed) != (3e-3, 1001)) for one in grid.runs()]
+    assert grid.best(records)[0] == 1e-3
+
+
+def test_where_scores_tie_the_lower_loss_wins():
     grid = Grid(base=experiment(), values=(1e-3, 3e-3, 1e-2))
     losses = (0.3, 0.3, 0.1, 0.1, 0.2, 0.2)
     records = [record(one, 1.0, loss=loss) for one, loss in zip(grid.runs(), losses, strict=True)]

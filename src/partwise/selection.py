@@ -1,6 +1,6 @@
-"""Choosing a rate: on validation, by the mean over selection seeds that are not among the reported ones.
+"""Choosing a rate: on validation, by selection seeds that are not among the reported ones.
 
-Test is not read. A winner at the edge of its grid is marked, since the best may lie beyond it.
+Test is not read. A choice at the edge of its grid is marked, since the best may lie beyond it.
 """
 
 import dataclasses
@@ -18,6 +18,7 @@ from partwise.registry import name_of
 from partwise.report.settings import flatten, in_words
 
 SELECTION_SEEDS = (1000, 1001)
+MUCH = 0.05  # of a metric's scale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,12 @@ class Grid:
         return [found[i : i + len(self.seeds)] for i in range(0, len(found), len(self.seeds))]
 
     def best(self, records: Sequence[RunRecord]) -> tuple[float, str]:
-        """The best value, and how it was chosen in words.
+        """The value to report with, and how it was chosen in words.
+
+        Where some values solve the task with every selection seed, it is the middle one of these: trainings are
+        two-valued, and the rate with the lowest loss is often the last before they fail. Of two middle ones it is the
+        lower, unless the other scores 5 % of the metric's scale more. Where none does, the best mean, and at equal
+        means the lower loss.
 
         Args:
             records: of `runs()`, in any order, others among them. A run that diverged makes its value lose.
@@ -83,18 +89,24 @@ class Grid:
         Raises:
             ConfigError: a run is missing or failed, so that the choice could be another; or no value has a score.
         """
+        tried = self.tried(records)
         means = [
-            tuple(sum(parts) / len(parts) for parts in zip(*map(_validation, tried), strict=True))
-            for tried in self.tried(records)
+            tuple(sum(parts) / len(parts) for parts in zip(*map(_validation, each), strict=True)) for each in tried
         ]
         best = max(range(len(means)), key=means.__getitem__)
         if means[best][0] == -math.inf:
             raise ConfigError(f"no {self.path} of {self.base.arm} came through its selection runs.")
+        solving = [i for i, each in enumerate(tried) if all(map(_solved, each))]
+        if solving:
+            lower, upper = solving[(len(solving) - 1) // 2], solving[len(solving) // 2]
+            ahead = MUCH * _scale(tried[upper][0])
+            best = upper if means[upper][0] - means[lower][0] > ahead else lower
+        rule = "the middle of those that solve it" if solving else "the best mean"
         edge = len(self.values) > 1 and best in (0, len(self.values) - 1)
-        tried = ", ".join(f"{value:g}" for value in self.values)
+        grid, seeds = ", ".join(f"{value:g}" for value in self.values), ", ".join(map(str, self.seeds))
         said = (
-            f"{self.path} {self.values[best]:g} of {{{tried}}} by mean validation of seeds "
-            f"{', '.join(map(str, self.seeds))}{'; at the edge of its grid' if edge else ''}"
+            f"{self.path} {self.values[best]:g} of {{{grid}}}, {rule} on validation of "
+            f"seed{'s' if len(self.seeds) > 1 else ''} {seeds}{'; at the edge of its grid' if edge else ''}"
         )
         return self.values[best], said
 
@@ -108,6 +120,18 @@ def _validation(record: RunRecord) -> tuple[float, float]:
     if value is None or loss is None or not math.isfinite(value) or not math.isfinite(loss):
         return -math.inf, -math.inf
     return value if record.headline["better"] == "higher" else -value, -loss
+
+
+def _solved(record: RunRecord) -> bool:
+    """Whether the last score on validation closes 90 % of the way from floor to ceiling."""
+    scored = [entry["validation"] for entry in record.history if "validation" in entry]
+    return record.status == "done" and bool(scored) and bool(scored[-1].get("solved"))
+
+
+def _scale(record: RunRecord) -> float:
+    """The metric's whole scale; infinite where it has no bounds."""
+    low, high = record.headline.get("low"), record.headline.get("high")
+    return math.inf if low is None or high is None else high - low
 
 
 def page(grids: Sequence[Grid], records: Sequence[RunRecord]) -> str:
