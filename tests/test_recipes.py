@@ -14,6 +14,7 @@ from partwise.parts import Census
 from partwise.plan import Cost, costs, short_time, wall_seconds
 from partwise.recipes import RECIPES
 from partwise.records import RunRecord
+from partwise.registry import name_of
 from partwise.report.settings import flatten
 from partwise.tasks import TASKS
 
@@ -59,7 +60,7 @@ def test_a_sweep_says_what_it_is_drawn_over_and_its_grids_decide_each_arm_once(n
 
 
 def test_unfreezing_starts_each_part_when_it_says():
-    made = {one.architecture: one for one in RECIPES["unfreezing"]().experiments("quick", only=["needle"], n_seeds=1)}
+    made = {one.architecture: one for one in RECIPES["unfreezing"]().experiments("quick", n_seeds=1)}
     late = made["queries and keys from 25 %"]
     _, model = late.build()
     assert late.learn.changes() == (late.train.steps // 4,)
@@ -68,6 +69,15 @@ def test_unfreezing_starts_each_part_when_it_says():
     assert query in late.learn.learning(model, late.train.steps // 4)
     lines = RECIPES["unfreezing"].view.lines
     assert {name for line in lines.values() for name in line} == set(made)
+
+
+def test_interleaved_has_every_pattern_of_three_blocks_once():
+    made = RECIPES["interleaved"]().experiments("quick", n_seeds=1)
+    patterns = {tuple(name_of(one.model.block(i).token_mixer) for i in range(3)) for one in made}
+    assert len(made) == len(patterns) == 8
+    by_name = {one.architecture: one for one in made}
+    assert {name_of(by_name["mixit"].model.block(i).token_mixer) for i in range(3)} == {"random_mixing"}
+    assert {name_of(by_name["standard"].model.block(i).token_mixer) for i in range(3)} == {"attention"}
 
 
 def test_large_holds_small():

@@ -9,6 +9,7 @@ stays at needle's floor where queries and keys are drawn at a quarter of the usu
 """
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -145,56 +146,57 @@ class FrozenDraw(Sweep):
 
 @RECIPES.register("unfreezing")
 class Unfreezing(Sweep):
-    """Queries and keys, or the feed-forward, frozen until 0 to 100 % of training: score against FLOPs.
+    """Frozen until 0 to 100 % of training: queries and keys on needle, the feed-forward on memorization.
 
-    All at the rate of the standard arm, so that nothing but the freezing differs.
+    Drawn against FLOPs. All at the rate of the standard arm, so that nothing but the freezing differs.
     """
 
     tasks = ("needle", "memorization")
-    scales = _scale(20, 3)
+    scales = _scale(6, 3)
     shares: ClassVar[tuple[int, ...]] = (10, 25, 50)
-    parts: ClassVar[dict[str, tuple[str, tuple[str, ...]]]] = {
-        "queries and keys": ("frozen_qk", QK),
-        "feed-forward": ("frozen_mlp", MLP),
-    }
     view = View(
         over=FLOPS,
         label="FLOPs of training (left: frozen throughout; right: learns from the start)",
         lines={
-            part: (name, *(f"{part} from {share} %" for share in (50, 25, 10)), "standard")
-            for part, (name, _) in parts.items()
+            part: (frozen, *(f"{part} from {share} %" for share in (50, 25, 10)), "standard")
+            for part, frozen in (("queries and keys", "frozen_qk"), ("feed-forward", "frozen_mlp"))
         },
     )
 
     def arms(self) -> list[Experiment]:
-        made = []
-        for base in (self.base("needle"), memorization(**FEW_FACTS, steps=1500)):
-            standard = arm(base, "standard")
-            made.append(standard)
-            for part, (name, patterns) in self.parts.items():
-                made += [self._from(standard, part, patterns, share) for share in self.shares]
-                made.append(dataclasses.replace(arm(base, name), train=standard.train, selection=standard.selection))
-        return made
+        few_facts = memorization(**FEW_FACTS, steps=1500)
+        return [
+            *self._stages(self.base("needle"), "queries and keys", "frozen_qk", QK),
+            *self._stages(arm(few_facts, "standard"), "feed-forward", "frozen_mlp", MLP),
+        ]
 
-    def _from(self, one: Experiment, part: str, patterns: tuple[str, ...], share: int) -> Experiment:
-        start = one.train.steps * share // 100
-        learn = Stages((0, AllBut(*patterns)), (start, AllBut()))
-        return dataclasses.replace(one, learn=learn, architecture=f"{part} from {share} %")
+    def _stages(self, standard: Experiment, part: str, frozen: str, patterns: tuple[str, ...]) -> list[Experiment]:
+        """Standard, the part that joins at each share of the steps, and the part frozen throughout."""
+        made = [standard]
+        for share in self.shares:
+            learn = Stages((0, AllBut(*patterns)), (standard.train.steps * share // 100, AllBut()))
+            made.append(dataclasses.replace(standard, learn=learn, architecture=f"{part} from {share} %"))
+        return [*made, dataclasses.replace(standard, learn=AllBut(*patterns), architecture=frozen)]
 
 
 @RECIPES.register("interleaved")
 class Interleaved(Sweep):
-    """Needle with three blocks, each of attention or of random fixed mixing: which blocks need attention?"""
+    """Needle with three blocks, each of attention or of random fixed mixing: which blocks need attention?
+
+    All with learned positions; `standard` has attention in all blocks and `mixit` in none.
+    """
 
     tasks = ("needle",)
-    scales = _scale(20, 3)
+    scales = _scale(6, 3)
+    names: ClassVar[dict[str, str]] = {
+        "attention+attention+attention": "standard",
+        "random_mixing+random_mixing+random_mixing": "mixit",
+    }
 
     def arms(self) -> list[Experiment]:
-        base = replaced(self.base("needle"), "model.positions", "learned")
-        base = replaced(base, "model.n_blocks", 3)
+        base = replaced(replaced(self.base("needle"), "model.positions", "learned"), "model.n_blocks", 3)
         mixers = ("attention", "random_mixing")
-        patterns = ["+".join((first, second, third)) for first in mixers for second in mixers for third in mixers]
-        return [arm(base, pattern) for pattern in patterns]
-
-    def grids(self, scale: str, *, only: Sequence[str] = ()) -> list[Grid]:
-        return _rates(self.arms(), NEEDLE_RATES)
+        patterns = ["+".join(pattern) for pattern in itertools.product(mixers, repeat=3)]
+        made = [arm(base, self.names.get(pattern, pattern)) for pattern in patterns]
+        # One rate for all, at which both standard and mixit do well on needle with two blocks.
+        return [dataclasses.replace(replaced(one, "train.lr", 3e-3), selection="fixed in advance") for one in made]
