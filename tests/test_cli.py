@@ -65,7 +65,7 @@ def test_a_sweep_chooses_its_rates_draws_its_view_and_is_judged(call, tmp_path):
 
     assert call("figure results/tiny -o a.svg --over model.n_blocks")[0] == 0
     code, _, error = call("figure results/tiny -o a.svg --over model.n_block")
-    assert code == 2 and "no run here has a score and a number for model.n_block." in error
+    assert code == 2 and "no two scored runs here differ in 'model.n_block'. Did you mean 'model.n_blocks'" in error
     assert "Frozen-QK retrieves" in call("claims results")[1]
     code, out, _ = call("claims results --out claims.md")
     assert (code, out) == (0, "claims: claims.md\n")

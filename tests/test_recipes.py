@@ -8,9 +8,10 @@ from small import experiment
 
 from partwise import configs
 from partwise.compose import base_for, experiments_for, planned, within_budget
+from partwise.display import places
 from partwise.errors import ConfigError
 from partwise.experiment import Experiment
-from partwise.parts import Census
+from partwise.parts import AllBut, Census, Stages
 from partwise.plan import Cost, costs, short_time, wall_seconds
 from partwise.recipes import RECIPES
 from partwise.records import RunRecord
@@ -119,6 +120,22 @@ def test_costs_count_what_a_run_then_does(tmp_path):
     assert cost.tokens >= record.value("tokens", where="train")
     assert cost.census.learned == record.value("trainable_parameters", where="model")
     assert cost.seconds > 0
+
+
+def test_a_staged_run_costs_what_its_stages_do():
+    def flops(**learn):
+        return costs([experiment(**learn)], seconds=0.05)[0].flops
+
+    frozen, whole = AllBut("blocks.*.channel_mixer"), AllBut()
+    late = flops(learn=Stages((0, frozen), (15, whole)))
+    assert late == pytest.approx((flops(learn=frozen) + flops(learn=whole)) / 2)
+
+
+def test_a_place_names_what_varies():
+    runs = [experiment(model__token_mixer__qk_scale=scale, train__lr=lr) for scale in (1.0, 2.0) for lr in (1e-3, 3e-3)]
+    assert places(runs)[0] == "needle m=2 token_mixer.qk_scale=1, lr=0.001"
+    assert places(runs, with_rate=False)[-1] == "needle m=2 token_mixer.qk_scale=2"
+    assert places(runs[:1]) == ["needle m=2"]
 
 
 def test_runs_share_the_lanes():

@@ -53,7 +53,7 @@ Settings = Annotated[
 @app.callback()
 def _common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="And nothing else.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Which parts of a Transformer must learn, and what does each part do?"""
@@ -175,6 +175,7 @@ def figure(
     over: Annotated[
         str | None, typer.Option("--over", help="Scores against this field instead, such as task.n_pairs, or flops.")
     ] = None,
+    log: Annotated[bool, typer.Option("--log", help="With --over: a logarithmic axis.")] = False,
     debug: Debug = False,
 ) -> None:
     """Draw the table (a dot a seed, floor and ceiling) and the learning curves, or scores against a setting."""
@@ -184,14 +185,16 @@ def figure(
     if over is None:
         draw(read_records(folder), output)
     else:
-        draw_over(read_records(folder), output, View(over=over))
+        draw_over(read_records(folder), output, View(over=over, log=log))
     typer.echo(f"figure: {output}")
 
 
 @app.command()
 def claims(
     results: Annotated[Path, typer.Argument(help="A folder whose folders are named small, qk_scale, ...")],
-    out: Annotated[Path | None, typer.Option("--out", help="A Markdown file; left out: the screen.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A Markdown file, such as claims.md; left out: the screen.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Say which of the papers' claims the runs in a folder confirm, contradict, or cannot resolve, and why."""

@@ -165,7 +165,8 @@ def within_budget(recipe: Recipe, only: Sequence[str], seconds: float, jobs: int
         needs = wall_seconds(costs([*plan.selection_runs(), *plan.experiments], seconds=0.5), jobs)
         if needs > 0.9 * seconds and (scale, n_seeds) == rungs[-1]:
             raise ConfigError(
-                f"{short_time(seconds)} are not enough: the smallest comparison takes about {short_time(needs)} here."
+                f"{short_time(seconds)} are not enough: the smallest comparison takes about {short_time(needs)} here, "
+                "and a tenth is kept in reserve."
             )
         if needs <= 0.9 * seconds and (scale, n_seeds) != rungs[-1]:
             break

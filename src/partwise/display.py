@@ -11,11 +11,13 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
+from partwise.configs import to_plain
 from partwise.experiment import Experiment
 from partwise.parts import Census
 from partwise.plan import costs, short_time, wall_seconds
 from partwise.records import RunRecord
 from partwise.registry import name_of
+from partwise.report.settings import RATE, axes, flatten, in_words
 from partwise.sweep import Event
 
 QUIET_SECONDS = 20.0  # plain lines: between two words on how far the runs are
@@ -26,6 +28,7 @@ class Display:
 
     def __init__(self, experiments: Sequence[Experiment], censuses: Mapping[str, Census], jobs: int):
         self.experiments, self.censuses = experiments, censuses
+        self.places = places(experiments)
         self.total = len({experiment.digest for experiment in experiments})
         self.jobs = min(jobs, self.total)
         self.busy: list[str] = []
@@ -60,9 +63,9 @@ class Display:
         experiment = self.experiments[event.index]
         if event.kind == "started":
             self.done_of[event.index] = 0.0
-            self._introduce(experiment)
+            self._introduce(self.places[event.index], experiment)
             if self.console.is_terminal:
-                self.bars[event.index] = self.progress.add_task(run_name(experiment), total=1.0, say="starts")
+                self.bars[event.index] = self.progress.add_task(self._name(event), total=1.0, say="starts")
         elif event.kind == "progress" and event.progress is not None:
             now = event.progress
             self.done_of[event.index] = now.step / now.steps
@@ -72,7 +75,7 @@ class Display:
                 self.progress.update(self.bars[event.index], completed=now.step / now.steps, say=say)
             elif time.monotonic() - self.spoken > QUIET_SECONDS:
                 self._say(
-                    f"{run_name(experiment)}: step {now.step}/{now.steps}, loss {now.loss:.3f}{score}; {self._left()}"
+                    f"{self._name(event)}: step {now.step}/{now.steps}, loss {now.loss:.3f}{score}; {self._left()}"
                 )
         else:
             self._ended(event, experiment)
@@ -91,11 +94,17 @@ class Display:
             how = f"{event.record.seconds:.0f} s; {self._left()}"
             if event.kind == "kept":
                 how = "done before" + (f", {event.message}" if event.message else "")
-            self._say(f"[{len(self.records)}/{self.total}] {run_name(experiment)}: {outcome(event.record)}, {how}")
+            self._say(f"[{len(self.records)}/{self.total}] {self._name(event)}: {outcome(event.record)}, {how}")
 
-    def _introduce(self, experiment: Experiment) -> None:
+    def _name(self, event: Event) -> str:
+        """A run in a few words."""
+        experiment = self.experiments[event.index]
+        draw = "" if experiment.frozen_seed is None else f" draw {experiment.frozen_seed}"
+        return f"{self.places[event.index]} {experiment.arm} seed {experiment.seed}{draw}"
+
+    def _introduce(self, place: str, experiment: Experiment) -> None:
         """The head of a run, once for each kind: what of it learns."""
-        kind = f"{_place(experiment)} {experiment.arm}"
+        kind = f"{place} {experiment.arm}"
         if kind not in self.introduced:
             self.introduced.add(kind)
             self._say(f"{kind}: {self.censuses[experiment.kind]} ({sizes_of(experiment)})")
@@ -124,10 +133,11 @@ class Display:
         arms = list(dict.fromkeys(experiment.arm for experiment in self.experiments))
         for head in ("", *arms):
             table.add_column(head, justify="left" if not head else "right")
-        for task in dict.fromkeys(_place(experiment) for experiment in self.experiments):
+        for task in dict.fromkeys(self.places):
             cells = []
             for name in arms:
-                digests = {e.digest for e in self.experiments if _place(e) == task and e.arm == name}
+                here = zip(self.experiments, self.places, strict=True)
+                digests = {e.digest for e, place in here if place == task and e.arm == name}
                 scores = [r.value(r.headline["name"]) for r in self.records if r.digest in digests and r.headline]
                 scores = [score for score in scores if not math.isnan(score)]
                 cells.append(f"{number(sum(scores) / len(scores))} ({len(scores)})" if scores else "·")
@@ -136,15 +146,22 @@ class Display:
         return Group(table, head, self.progress)
 
 
-def run_name(experiment: Experiment) -> str:
-    """A run in a few words."""
-    return f"{_place(experiment)} {experiment.arm} seed {experiment.seed}"
-
-
-def _place(experiment: Experiment) -> str:
-    task = experiment.task
-    size = f" m={task.n_pairs}" if hasattr(task, "n_pairs") else ""
-    return f"{name_of(task)}{size}"
+def places(experiments: Sequence[Experiment], *, with_rate: bool = True) -> list[str]:
+    """Of each run, its task with what varies: 'needle m=8 token_mixer.qk_scale=2'; a rate that varies only if asked."""
+    by_task: dict[str, list[int]] = {}
+    for index, experiment in enumerate(experiments):
+        by_task.setdefault(name_of(experiment.task), []).append(index)
+    found = [""] * len(experiments)
+    for name, members in by_task.items():
+        flats = [(experiments[i].arm, flatten(to_plain(experiments[i]))) for i in members]
+        for i, settings in zip(members, axes(flats), strict=True):
+            pairs = getattr(experiments[i].task, "n_pairs", None)
+            settings.pop("task.n_pairs", None)
+            if not with_rate:
+                settings.pop(RATE, None)
+            size = "" if pairs is None else f" m={pairs}"
+            found[i] = f"{name}{size} {in_words(settings)}".rstrip()
+    return found
 
 
 def sizes_of(experiment: Experiment) -> str:
@@ -168,19 +185,21 @@ def outcome(record: RunRecord) -> str:
 
 def plan_text(experiments: Sequence[Experiment], jobs: int) -> str:
     """What `--dry-run` prints: each kind of run with its size and time, and the whole."""
-    found = costs(experiments)
+    found, named = costs(experiments), places(experiments, with_rate=False)
+    tasks, arms = max(map(len, ["task", *named])), max(len(one.arm) for one in experiments)
+    arms = max(arms, len("architecture"))
     lines = [
-        f"{'runs':>4}  {'task':<18} {'architecture':<20} {'steps':>7} {'learns / total':>21}"
+        f"{'runs':>4}  {'task':<{tasks}}  {'architecture':<{arms}} {'steps':>7} {'learns / total':>21}"
         f" {'tokens':>8} {'FLOPs':>8} {'each':>8}"
     ]
     groups: dict[tuple[str, str], list[int]] = {}
     for index, experiment in enumerate(experiments):
-        groups.setdefault((_place(experiment), experiment.arm), []).append(index)
+        groups.setdefault((named[index], experiment.arm), []).append(index)
     for (task, name), members in groups.items():
         cost = found[members[0]]
         share = f"{cost.census.learned:,} / {cost.census.total:,}"
         lines.append(
-            f"{len(members):>4}  {task:<18} {name:<20} {cost.steps:>7,} {share:>21} {cost.tokens:>8.1e}"
+            f"{len(members):>4}  {task:<{tasks}}  {name:<{arms}} {cost.steps:>7,} {share:>21} {cost.tokens:>8.1e}"
             f" {cost.flops:>8.1e} {short_time(cost.seconds):>8}"
         )
     tokens, flops = sum(cost.tokens for cost in found), sum(cost.flops for cost in found)

@@ -10,7 +10,7 @@ import torch
 
 from partwise import configs
 from partwise.experiment import Experiment
-from partwise.flops import flops_per_example
+from partwise.flops import flops_per_example, spent
 from partwise.parts import Census, census
 from partwise.seeds import generator_for
 from partwise.training import backward, optimizer_for
@@ -61,7 +61,7 @@ def costs(experiments: Sequence[Experiment], *, seconds: float = 1.0) -> list[Co
                 census=counted,
                 steps=train.steps,
                 tokens=float(examples * length),
-                flops=max(flops for _, flops in stages) * examples,
+                flops=spent(stages, train.steps, train.batch),
                 seconds=EACH_SECONDS + per_example * (examples + scored),
             )
         )

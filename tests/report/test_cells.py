@@ -162,7 +162,7 @@ def test_a_rate_that_varies_in_one_arm_splits_that_arm_alone(run):
     assert set(found) == {("standard",), ("frozen_qk", 0.01), ("frozen_qk", 1.0)}
     assert found["frozen_qk", 1.0].retained == pytest.approx(0.125), "its rate is the arm's own choice"
     rows = [(group.label, list(group.arms)) for group in groups(cells(records))]
-    assert rows == [("", ["standard", "frozen_qk"]), ("lr=1", ["frozen_qk"])]
+    assert rows == [("lr=0.01", ["standard", "frozen_qk"]), ("lr=1", ["frozen_qk"])]
 
 
 def test_an_arm_of_another_width_is_not_measured_against_standard(run):

@@ -54,7 +54,7 @@ def test_an_arm_without_the_setting_is_a_level(by_pairs, arm, drawn, tmp_path):
     for record in other:
         del record.experiment["task"]["n_pairs"]
     draw_over([*by_pairs, *other], tmp_path / "a.png", View(over="task.n_pairs"))
-    (level,) = (line for line in drawn[0].axes[0].lines if line.get_label() == "embeddings_only (as it is)")
+    (level,) = (line for line in drawn[0].axes[0].lines if line.get_label() == "embeddings_only (has no such setting)")
     assert set(level.get_ydata()) == {0.45}
 
 
@@ -96,13 +96,30 @@ def test_a_second_metric_has_a_panel_of_its_own(arm, drawn, tmp_path):
     assert curve(drawn[0].axes[1], "mixit") == {4: 0.25, 8: 0.25}
 
 
-def test_what_cannot_be_drawn_is_said(by_pairs, run, tmp_path):
-    with pytest.raises(ConfigError, match=r"no run here has a score and a number for task\.n_pair\."):
+def test_what_cannot_be_drawn_is_said(by_pairs, run, arm, tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"no two scored runs here differ in 'task\.n_pair'\. Did you mean 'task\.n_pairs'"
+    ):
         draw_over(by_pairs, tmp_path / "a.png", View(over="task.n_pair"))
-    with pytest.raises(ConfigError, match="number for task"):
+    with pytest.raises(ConfigError, match=r"differ in 'model\.width'\..* What differs: .*task\.n_pairs, flops\."):
+        draw_over(by_pairs, tmp_path / "a.png", View(over="model.width"))
+    with pytest.raises(ConfigError, match="differ in 'task"):
         draw_over([run(status="diverged")], tmp_path / "a.png", View(over="task.n_pairs"))
     with pytest.raises(ConfigError, match=r"and a\.gif does not"):
         draw_over(by_pairs, tmp_path / "a.gif", View(over="task.n_pairs"))
+    switched = [one for on in (False, True) for one in arm("standard", [1.0], model__tied=on)]
+    with pytest.raises(ConfigError, match=r"differ in 'model\.tied'"):
+        draw_over(switched, tmp_path / "a.png", View(over="model.tied"))
+
+
+def test_panels_wrap_and_one_without_the_setting_is_left_out(arm, drawn, tmp_path):
+    records = [one for task in "abcd" for m in (4, 8) for one in arm("standard", [1.0], task=task, task__n_pairs=m)]
+    other = arm("standard", [1.0], task="e")
+    for record in other:
+        del record.experiment["task"]["n_pairs"]
+    draw_over([*reversed(records), *other], tmp_path / "a.png", View(over="task.n_pairs"))
+    titles = [axes.get_title() for axes in drawn[0].axes if axes.axison]
+    assert titles == ["a", "b", "c", "d"]
 
 
 def test_the_same_runs_give_the_same_bytes(by_pairs, tmp_path):
@@ -112,6 +129,9 @@ def test_the_same_runs_give_the_same_bytes(by_pairs, tmp_path):
 
 
 def test_a_panel_without_any_line_is_left_out(arm, drawn, tmp_path):
-    records = [*arm("standard", [1.0], flops=2.0), *arm("mixit", [1.0], task="k_hop", flops=1.0)]
+    standard = [*arm("standard", [1.0], flops=2.0), *arm("standard", [1.0], flops=3.0)]
+    for record in standard[1:]:
+        record.digest = "another"
+    records = [*standard, *arm("mixit", [1.0], task="k_hop", flops=1.0)]
     draw_over(records, tmp_path / "a.png", View(over="flops", lines={"one": ("standard",)}))
     assert len(drawn[0].axes) == 1

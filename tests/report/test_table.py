@@ -97,7 +97,7 @@ def test_marks_are_explained_where_they_occur(study, memorization):
 
 def test_verdicts_and_warnings_stand_below(study):
     text = render(study, "text", width=120)
-    assert "  the random mixing matrix cannot do it: mixit keeps 1 %" in text
+    assert "  the random mixing matrix does not do it: mixit keeps 1 %" in text
     assert "mixit has 10 % fewer parameters, 20 % fewer FLOPs than standard." in text
     assert "diverged at step 7" in text
 

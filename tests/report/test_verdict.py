@@ -17,7 +17,7 @@ def test_an_arm_that_keeps_nearly_all_shows_what_need_not_learn(arm):
 
 def test_an_arm_at_the_floor_shows_what_cannot_do_it(arm):
     records = arm("standard", [1.0] * 3) + arm("mixit", [0.22, 0.23, 0.225])
-    assert told(records) == [f"the random mixing matrix cannot do it: mixit keeps 3 % [2, 5]{THREE}."]
+    assert told(records) == [f"the random mixing matrix does not do it: mixit keeps 3 % [2, 5]{THREE}."]
 
 
 def test_an_arm_in_between_does_it_in_part(arm):
@@ -111,8 +111,8 @@ def test_an_arm_below_the_floor_keeps_nothing(arm):
     records = arm("standard", [1.0] * 3) + arm("mixit", [0.11, 0.1, 0.12], gain=0.1)
     records += arm("mine", [0.12, 0.11, 0.1]) + arm("embeddings_only", [0.2, 0.21, 0.19])
     assert told(records) == [
-        f"the random mixing matrix cannot do it: mixit is below the floor and still rises{THREE}.",
-        f"learning the embeddings alone cannot do it: embeddings_only keeps 0 % [−3, 3]{THREE}.",
+        f"the random mixing matrix does not do it: mixit is below the floor and still rises{THREE}.",
+        f"learning the embeddings alone does not do it: embeddings_only keeps 0 % [−3, 3]{THREE}.",
         f"mine does not do it: it is below the floor{THREE}.",
     ]
 

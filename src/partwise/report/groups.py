@@ -73,6 +73,7 @@ def groups(cells: Iterable[Cell]) -> list[Group]:
         if not cell.headline:
             found[home[_arm(cell)]].details.append(cell)
     for group in found.values():
+        group.settings = _settings(group)
         group.arms = {name: group.arms[name] for name in canonical(group.arms)}
     return list(found.values())
 
@@ -82,6 +83,19 @@ def _row(cell: Cell, beside: Cell | None) -> dict[str, Any]:
         return cell.settings
     differ = disagreements(cell.settings, cell.experiment, beside.settings, beside.experiment)
     return beside.settings if all(key.startswith("learn.") for key in differ) else cell.settings
+
+
+def _settings(group: Group) -> dict[str, Any]:
+    """What varies: of the group's first arm, and of the others what all have alike, such as the heads of the one mixit
+    that stands beside the only standard arm."""
+    arms = list(group.arms.values())
+    shared = {
+        key: value
+        for cell in arms
+        for key, value in cell.settings.items()
+        if all(identity(other.experiment.get(key)) == identity(value) for other in arms)
+    }
+    return group.settings | shared
 
 
 def _arm(cell: Cell) -> str:

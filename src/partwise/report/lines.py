@@ -5,9 +5,9 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from partwise.errors import ConfigError
+from partwise.errors import ConfigError, did_you_mean
 from partwise.records import RunRecord
 from partwise.report import formats, readings
 from partwise.report.canvas import MARKERS, PALETTE, kind_of, save, scaled
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FLOPS = "flops"
 ENOUGH = 3  # seeds, from which on an interval is drawn
 TITLE = 44  # letters a line
+ACROSS = 3  # panels side by side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ class View:
 
     Args:
         over: what the x-axis is: a field by its name in a record ("task.n_pairs", "frozen_seed"), or "flops", those
-            that training took. An arm that has it at one value only, or not at all, is a level across the panel.
+            that training took. An arm that has no such field is a level across the panel.
         label: what the axis is called; "" is the field's name.
         log: whether the axis is logarithmic (base 2).
         metrics: what is drawn; "" stands for the task's headline.
@@ -52,14 +53,28 @@ def draw_over(records: Iterable[RunRecord], path: Path | str, view: View, *, not
     grey. `note` stands below, in small print.
 
     Raises:
-        ConfigError: no run that was scored has the setting, or the suffix is not png, pdf or svg.
+        ConfigError: no scored runs differ in that setting, or the suffix is not png, pdf or svg.
     """
     path = Path(path)
     kind_of(path)
-    panels = _panels(list(records), view)
-    if not any(point.x is not None for panel in panels.values() for point in panel):
-        raise ConfigError(f"no run here has a score and a number for {view.over}.")
+    records = list(records)
+    panels = {title: points for title, points in _panels(records, view).items() if any(p.x is not None for p in points)}
+    if len({point.x for points in panels.values() for point in points if point.x is not None}) < 2:
+        raise ConfigError(f"no two scored runs here differ in {view.over!r}.{_what_varies(records, view.over)}")
     return save(lambda: _figure(panels, view), path, note)
+
+
+def _what_varies(records: Sequence[RunRecord], asked: str) -> str:
+    """What one could have meant."""
+    flats = [flatten(record.experiment) for record in records]
+    fields = sorted({key for flat in flats for key in flat if len({identity(one.get(key)) for one in flats}) > 1})
+    numbers = [key for key in fields if any(_is_number(flat.get(key)) for flat in flats)] + [FLOPS]
+    near = "" if asked in numbers else did_you_mean(asked, numbers)
+    return f"{near} What differs: {', '.join(numbers)}."
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @dataclass(frozen=True)
@@ -100,7 +115,7 @@ def _panels(records: Sequence[RunRecord], view: View) -> dict[str, list[_Point]]
 def _place(record: RunRecord, flat: Mapping[str, Any], view: View) -> float | None:
     """Where a run stands on the x-axis; None where it has no such number."""
     value = record.value("flops", where="train") if view.over == FLOPS else flat.get(view.over)
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+    return float(value) if _is_number(value) else None
 
 
 def _lines(record: RunRecord, flat: Mapping[str, Any], view: View) -> list[str]:
@@ -115,10 +130,15 @@ def _lines(record: RunRecord, flat: Mapping[str, Any], view: View) -> list[str]:
 def _figure(panels: dict[str, list[_Point]], view: View) -> Any:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(1.8 + max(4.6, 4.2 * len(panels)), 4.0), layout="constrained")
+    across = min(ACROSS, len(panels))
+    down = math.ceil(len(panels) / across)
+    figure = Figure(figsize=(1.8 + max(4.6, 4.2 * across), 0.2 + 3.8 * down), layout="constrained")
+    every = figure.subplots(down, across, squeeze=False).flat
+    for axes in list(every)[len(panels) :]:
+        axes.set_axis_off()
     names = list(view.lines) or canonical({point.line for panel in panels.values() for point in panel})
     handles: dict[str, Any] = {}
-    for axes, (title, points) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+    for axes, (title, points) in zip(figure.axes, sorted(panels.items()), strict=False):
         _panel(axes, points, names, view)
         sizes = textwrap.wrap(in_words(_common_sizes(points, view)), TITLE, max_lines=2, placeholder=" …")
         axes.set_title("\n".join([title, *sizes]))
@@ -151,11 +171,13 @@ def _panel(axes: "Axes", points: Sequence[_Point], names: Sequence[str], view: V
         for point in mine:
             if point.x is not None:
                 at.setdefault(point.x, []).append(point)
-        if at and (len(at) >= min(2, len(places)) or view.over == FLOPS):
+        if at:
             _line(axes, name, at, look | {"marker": MARKERS[i % len(MARKERS)]})
         elif mine:
             level = math.fsum(point.score.value for point in mine) / len(mine)
-            axes.axhline(level, linewidth=1.3, linestyle=(0, (1, 1.5)), label=f"{name} (as it is)", zorder=2, **look)
+            axes.axhline(
+                level, linewidth=1.3, linestyle=(0, (1, 1.5)), label=f"{name} (has no such setting)", zorder=2, **look
+            )
     if view.log:
         axes.set_xscale("log", base=2)
     if view.over == FLOPS:
@@ -163,7 +185,8 @@ def _panel(axes: "Axes", points: Sequence[_Point], names: Sequence[str], view: V
     elif len(places) <= 12:
         axes.set_xticks(places, [f"{place:g}" for place in places])
         axes.minorticks_off()
-    axes.set_xlabel(view.label or view.over.split(".")[-1].replace("_", " "))
+    usual = "FLOPs of training" if view.over == FLOPS else view.over.split(".")[-1].replace("_", " ")
+    axes.set_xlabel(view.label or usual)
     axes.set_ylabel(f"{points[0].metric.replace('_', ' ')} on test")
     of = points[0].of
     scaled(axes, is_share=of["high"] == 1.0 and of["unit"] == "", from_zero=of["low"] == 0)
@@ -195,7 +218,7 @@ def _summary(points: Sequence[_Point]) -> Interval:
 
 def _limits(axes: "Axes", points: Sequence[_Point]) -> None:
     """Floor and ceiling, which may change along the axis."""
-    for name, style in (("floor", (0, (4, 3))), ("ceiling", (0, (6, 2)))):
+    for name, style in (("floor", (0, (4, 3))), ("ceiling", (0, (1, 2)))):
         at: dict[float | None, list[float]] = {}
         for point in points:
             value = getattr(point.score, name)
@@ -204,7 +227,7 @@ def _limits(axes: "Axes", points: Sequence[_Point]) -> None:
         means = {x: math.fsum(values) / len(values) for x, values in at.items()}
         look: dict[str, Any] = {
             "linewidth": 1,
-            "color": "#888888" if name == "floor" else "#BBBBBB",
+            "color": "#666666" if name == "floor" else "#999999",
             "linestyle": style,
         }
         if len(means) == 1 or (means and None in means):

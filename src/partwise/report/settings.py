@@ -35,11 +35,16 @@ def settings_of(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
     chosen for each size of the task or for each value of another field, splits a row. A field that a record lacks (an
     older one) does not vary by that.
     """
-    flats = [flatten(record.experiment) for record in records]
+    return axes([(record.architecture, flatten(record.experiment)) for record in records])
+
+
+def axes(runs: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The same for flattened experiments, each with its architecture's name."""
+    flats = [flat for _, flat in runs]
     of_task = [key for key in _varying(flats) if key.startswith("task.")]
     alike: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for record, flat in zip(records, flats, strict=True):
-        alike.setdefault((record.architecture, identity(_chosen(flat, of_task))), []).append(flat)
+    for architecture, flat in runs:
+        alike.setdefault((architecture, identity(_chosen(flat, of_task))), []).append(flat)
     own: dict[str, set[str]] = {}
     for (architecture, _), members in alike.items():
         varying = _varying(members)
@@ -48,8 +53,8 @@ def settings_of(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
             varying = others
         own.setdefault(architecture, set()).update(varying)
     return [
-        _chosen(flat, [key for key in flat if key in of_task or key in own[record.architecture]])
-        for record, flat in zip(records, flats, strict=True)
+        _chosen(flat, [key for key in flat if key in of_task or key in own[architecture]])
+        for architecture, flat in runs
     ]
 
 

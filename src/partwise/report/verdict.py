@@ -39,17 +39,17 @@ MEANINGS = {
     "mixit": Meaning(
         "a random mixing matrix is enough",
         "the random mixing matrix does it in part",
-        "the random mixing matrix cannot do it",
+        "the random mixing matrix does not do it",
     ),
     "embeddings_only": Meaning(
         "it is enough that the embeddings learn",
         "learning the embeddings alone does it in part",
-        "learning the embeddings alone cannot do it",
+        "learning the embeddings alone does not do it",
     ),
     "norms_only": Meaning(
         "it is enough that the norms' gains learn",
         "learning the norms' gains alone does it in part",
-        "learning the norms' gains alone cannot do it",
+        "learning the norms' gains alone does not do it",
     ),
     "frozen_vo": Meaning(
         "values and outputs need not learn",
@@ -75,7 +75,9 @@ def sentences(group: Group) -> list[str]:
     """The verdict on one group of arms."""
     arms = [cell for cell in group.arms.values() if cell.n]
     standard = group.standard
-    if standard is None or standard.closed is None or len(arms) < 2:
+    if standard is None:  # measured against one in another row
+        return [_verdict(cell, group.scope) for cell in arms if cell.retained is not None and cell.n >= ENOUGH]
+    if standard.closed is None or len(arms) < 2:
         return []
     if standard.closed < SOLVED:
         return _unsolved(standard, arms, group.scope)
