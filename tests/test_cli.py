@@ -66,6 +66,9 @@ def test_a_sweep_chooses_its_rates_draws_its_view_and_is_judged(call, tmp_path):
     assert call("figure results/tiny -o a.svg --over model.n_blocks")[0] == 0
     code, _, error = call("figure results/tiny -o a.svg --over model.n_block")
     assert code == 2 and "no two scored runs here differ in 'model.n_block'. Did you mean 'model.n_blocks'" in error
+    code, _, error = call("claims results")
+    assert code == 2 and "no study is in results: claims are judged by runs in folders named" in error
+    (tmp_path / "results" / "tiny").rename(tmp_path / "results" / "small")
     assert "Frozen-QK retrieves" in call("claims results")[1]
     code, out, _ = call("claims results --out claims.md")
     assert (code, out) == (0, "claims: claims.md\n")

@@ -11,8 +11,9 @@ from partwise.report.cell import Cell
 from partwise.report.cells import cells
 from partwise.report.origin import origin
 
-Verdict = Literal["confirmed", "contradicted", "not resolvable at this scale"]
+Verdict = Literal["confirmed", "contradicted", "not resolvable at this scale", "not run"]
 OPEN: Verdict = "not resolvable at this scale"
+NOT_RUN: Verdict = "not run"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from partwise.claims.claim import OPEN, Finding, Judge, Study, Verdict
+from partwise.claims.claim import NOT_RUN, OPEN, Finding, Judge, Study, Verdict
 from partwise.report import formats
 from partwise.report.cell import Cell
 from partwise.report.settings import in_words
@@ -20,6 +20,7 @@ from partwise.report.verdict import ENOUGH, FLOOR
 MARGIN = 0.05  # of standard's gain: what an arm must lose along a setting to have fallen behind
 COUNTS = {"bits": "by loss", "bits_accuracy": "by accuracy", "bits_fano": "Fano"}
 PER = "_per_trainable_parameter"
+PAPERS_COUNT = "bits_accuracy"
 
 Settings = Mapping[str, Any]
 NOWHERE: Settings = {}
@@ -41,7 +42,7 @@ def keeps(task: str, arm: str, *at: Settings, metric: str = "", width: int = 0) 
         verdict, why = _keeps(cell, kept)
         ours = cell.experiment.get("model.width") or 0
         if verdict == "contradicted" and ours < width:
-            return OPEN, f"{why}; ours is {ours} wide, and the claim is for {width}"
+            return OPEN, f"{why}; the claim is for width {width}"
         return verdict, why
 
     return _judged(task, arm, at or (NOWHERE,), metric, decide)
@@ -65,10 +66,11 @@ def _judged(
         ours = "; ".join(told(cell, settings) for cell, settings in found if cell is not None)
         cell, last = found[-1]
         if cell is None:
-            return _missing(study, ours)
+            return _missing(study, ours, at=last)
         kept = _retained(study, cell)
         verdict, why = _thin(kept) or decide(cell, kept)
-        return Finding(ours, verdict, f"at {_named(last)}: {why}" if last else why)
+        where = [*([_named(last)] if last else []), f"width {cell.experiment.get('model.width')}"]
+        return Finding(ours, verdict, f"at {', '.join(where)}: {why}")
 
     return judge
 
@@ -171,37 +173,41 @@ def rises(task: str, arm: str, metric: str, path: str) -> Judge:
     return judge
 
 
-def ordered(task: str, arms: Sequence[str], count: str, **settings: Any) -> Judge:
-    """The arms' bits per trainable parameter fall in this order: confirmed where no interval overlaps the next one,
-    contradicted where some pair surely stands the other way round."""
+def ordered(task: str, arms: Sequence[str], **settings: Any) -> Judge:
+    """The arms' bits per trainable parameter fall in this order. Judged by accuracy, as the paper counts; all three
+    counts are shown. Confirmed where no interval overlaps the next one, contradicted where some pair surely stands the
+    other way round; open where the lower of two still rises fast enough to catch up in as many steps again."""
 
     def judge(study: Study) -> Finding:
-        found = [study.find(task, arm, count + PER, **settings) for arm in arms]
-        cells = [cell for cell in found if cell is not None]
-        ours = ", ".join(f"{cell.architecture} {number(cell)}" for cell in cells)
-        if len(cells) < len(arms):
-            return _missing(study, ours)
-        if min(cell.n for cell in cells) < ENOUGH:
-            return Finding(ours, OPEN, "too few seeds")
-        pairs = itertools.combinations(cells, 2)
-        wrong = [f"{b.architecture} holds more than {a.architecture}" for a, b in pairs if _surely_less(a, b)]
-        unsure = [
-            f"{a.architecture} and {b.architecture} overlap"
-            for a, b in itertools.pairwise(cells)
-            if not _surely_less(a, b) and not _surely_less(b, a)
-        ]
-        caution = _rising(study, task, arms, settings)
-        if wrong or unsure:
-            verdict: Verdict = "contradicted" if wrong else OPEN
-            return Finding(ours, verdict, "; ".join([*wrong, *unsure]) + caution)
-        return Finding(ours, "confirmed", f"all intervals are apart{caution}")
+        said = []
+        for count, how in COUNTS.items():
+            cells = [study.find(task, arm, count + PER, **settings) for arm in arms]
+            found = [cell for cell in cells if cell is not None]
+            said.append(f"{how}: {', '.join(f'{cell.architecture} {number(cell)}' for cell in found)}")
+            if len(found) < len(arms):
+                return _missing(study)
+            if min(cell.n for cell in found) < ENOUGH:
+                return Finding("; ".join(said), OPEN, "too few seeds")
+            if count == PAPERS_COUNT:
+                judged = found
+        ahead = {arm: _ahead_of_itself(study.find(task, arm, **settings)) for arm in arms}
+        wrong, unsure = [], []
+        for a, b in itertools.combinations(judged, 2):
+            if _surely_less(a, b, ahead):
+                wrong.append(f"{b.architecture} holds more than {a.architecture}")
+            elif not _surely_less(b, a, ahead):
+                unsure.append(f"{a.architecture} and {b.architecture} are not settled")
+        verdict: Verdict = "contradicted" if wrong else OPEN if unsure else "confirmed"
+        why = "; ".join([*wrong, *unsure]) or "all are apart"
+        return Finding("; ".join(said), verdict, why + _rising(study, task, arms, settings))
 
     return judge
 
 
 def loses_capacity(task: str, arm: str, **settings: Any) -> Judge:
-    """The arm holds fewer bits per trainable parameter than standard: surely less, by each of the three counts. How
-    much less is shown beside the paper's share, which is of other sizes, and is no pass mark."""
+    """The arm holds fewer bits per trainable parameter than standard: surely less, by each of the three counts, and
+    also if it went on rising at the pace of the last tenth for as many steps again. How much less is shown beside the
+    paper's share, which is of other sizes, and is no pass mark."""
 
     def judge(study: Study) -> Finding:
         shares: dict[str, Interval] = {}
@@ -214,11 +220,15 @@ def loses_capacity(task: str, arm: str, **settings: Any) -> Judge:
                 return Finding(f"{COUNTS[count]} {_interval(shares[count])}", OPEN, "too few seeds")
         said = ", ".join(f"{COUNTS[count]} {_interval(one)}" for count, one in shares.items())
         caution = _rising(study, task, (arm, "standard"), settings)
-        lows, highs = ([getattr(one, end) for one in shares.values()] for end in ("low", "high"))
-        if max(highs) < 1:
+        ours_ahead, theirs_ahead = (_ahead_of_itself(study.find(task, name, **settings)) for name in (arm, "standard"))
+        low, high = min(one.low or 0.0 for one in shares.values()), max(one.high or 0.0 for one in shares.values())
+        if high * ours_ahead < 1:
             return Finding(said, "confirmed", f"less by all three counts{caution}")
-        if min(lows) > 1:
+        if low / theirs_ahead > 1:
             return Finding(said, "contradicted", f"more by all three counts{caution}")
+        if low > 1 or high < 1:
+            how = "more" if low > 1 else "less"
+            return Finding(said, OPEN, f"{how} by all three counts, at equal steps{caution}")
         return Finding(said, OPEN, f"the counts do not agree, or their intervals hold 1{caution}")
 
     return judge
@@ -290,8 +300,18 @@ def _ends(kept: Retained, *, least: float = -math.inf) -> tuple[float, float]:
     return max(least, -math.inf if low is None else low), max(least, math.inf if high is None else high)
 
 
-def _surely_less(a: Cell, b: Cell) -> bool:
-    return a.ci_high is not None and b.ci_low is not None and a.ci_high < b.ci_low
+def _surely_less(a: Cell, b: Cell, ahead: Mapping[str, float] = NOWHERE) -> bool:
+    """Whether a's interval lies below b's, also if a went on rising."""
+    if a.ci_high is None or b.ci_low is None:
+        return False
+    return a.ci_high * ahead.get(a.architecture, 1.0) < b.ci_low
+
+
+def _ahead_of_itself(head: Cell | None) -> float:
+    """How many times its score an arm would have after as many steps again, at the pace of the last tenth."""
+    if head is None or not head.still_rising:
+        return 1.0
+    return 1.0 + 10 * abs(head.gain_last_tenth or 0.0)
 
 
 def _by_seed(cell: Cell) -> dict[int, float]:
@@ -302,8 +322,9 @@ def _rising(study: Study, task: str, arms: Sequence[str], settings: Settings) ->
     """A caution where arms had not come to rest."""
     heads = [study.find(task, arm, **settings) for arm in arms]
     rising = [f"{cell.architecture} by {_rise(cell)}" for cell in heads if cell is not None and cell.still_rising]
-    return f"; over the last tenth of the steps still rise {', '.join(rising)}, so speed counts too" if rising else ""
+    return f"; over the last tenth of their steps scores still rise ({', '.join(rising)})" if rising else ""
 
 
-def _missing(study: Study, ours: str = "") -> Finding:
-    return Finding(ours or "–", OPEN, f"no such runs are in {study.name}")
+def _missing(study: Study, ours: str = "", at: Settings = NOWHERE) -> Finding:
+    where = f" at {_named(at)}" if at else ""
+    return Finding(ours or "–", NOT_RUN, f"no such runs{where} are in {study.name}")

@@ -19,8 +19,8 @@ Generated from the records beside it by `partwise claims`; nothing is written by
   interval over seeds of what an arm keeps of standard's gain over the floor. "As well as standard" asks for 90 %; "does
   not" for at most 10 % and no seed that solves the task (90 % of the way from floor to ceiling).
 - *not resolvable at this scale*: the interval straddles that border, the seeds split, an arm does it in part, standard
-  itself fails, an arm that fails still rises fast enough to get there in as many steps again, or it is narrower than
-  the claim says. A verdict holds at the sizes of its study, and these are smaller than the paper's.
+  itself fails, an arm still rises fast enough to change the verdict in as many steps again, or an arm that fails is
+  narrower than the claim says. A verdict holds at the sizes of its study, and these are smaller than the paper's.
 - In square brackets stands the interval (r: the range of the seeds); the paper's numbers come with how they are known.
 """
 
@@ -29,10 +29,16 @@ def page(results: Path) -> str:
     """Every claim of every paper, judged by the folders of runs below `results`.
 
     Raises:
-        DamagedFile: there is no such folder, or a record in it cannot be read.
+        DamagedFile: there is no such folder, no study is in it, or a record cannot be read.
     """
     if not results.is_dir():
         raise DamagedFile(f"there is no folder {results}.")
+    named = {claim.study for claims in PAPERS.values() for claim in claims}
+    if not any((results / name / "runs").is_dir() for name in named):
+        raise DamagedFile(
+            f"no study is in {results}: claims are judged by runs in folders named {', '.join(sorted(named))}, as "
+            "`partwise reproduce ... --out` makes them (small: `reproduce mixit --scale small`)."
+        )
     studies: dict[str, Study] = {}
     lines = ["# Claims, and what was found", "", RULES]
     for paper, claims in PAPERS.items():
