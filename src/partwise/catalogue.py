@@ -53,6 +53,16 @@ def _entries(kind: str) -> list[dict[str, Any]]:
             for name, one in architectures()
         ]
     registry = REGISTRIES[kind]
+    if kind == "recipes":
+        return [
+            {
+                "kind": kind,
+                "name": name,
+                "summary": f"{registry.summary(name)} [{', '.join(registry[name].scales)}]",
+                "fields": {scale: one.summary for scale, one in registry[name].scales.items()},
+            }
+            for name in registry.names()
+        ]
     return [
         {"kind": kind, "name": name, "summary": registry.summary(name), "fields": _fields(registry[name])}
         for name in registry.names()

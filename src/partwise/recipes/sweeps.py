@@ -31,7 +31,8 @@ NEEDLE_RATES = (3e-3, 1e-2)
 class Sweep:
     """What the sweeps share: one scale, and arms that a subclass names.
 
-    A subclass gives `tasks`, `seeds`, `minutes`, `view` and `arms`; and `grids` where rates are chosen.
+    A subclass gives `tasks`, `scales` and `arms`; a `view` where its figure is drawn over a setting, and `grids` where
+    rates are chosen.
     """
 
     tasks: ClassVar[tuple[str, ...]]
@@ -198,5 +199,5 @@ class Interleaved(Sweep):
         mixers = ("attention", "random_mixing")
         patterns = ["+".join(pattern) for pattern in itertools.product(mixers, repeat=3)]
         made = [arm(base, self.names.get(pattern, pattern)) for pattern in patterns]
-        # One rate for all, at which both standard and mixit do well on needle with two blocks.
+        # One rate for all: with two blocks, standard solves needle at it, and mixit does its best.
         return [dataclasses.replace(replaced(one, "train.lr", 3e-3), selection="fixed in advance") for one in made]
