@@ -67,7 +67,7 @@ class TrainConfig:
         batch: examples an update.
         accumulate: pieces the batch is cut into; the gradient is that of the whole batch.
         lr: peak rate.
-        warmup: steps, never a share: outcomes hang on it (mixit.md 6).
+        warmup: steps, never a share: outcomes depend on it (mixit.md 6).
         decay: after warmup: cosine or linear to zero, or constant.
         betas: AdamW's.
         eps: AdamW's.

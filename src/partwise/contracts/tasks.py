@@ -78,7 +78,7 @@ def the_splits_share_no_example(config: Any) -> None:
 
 
 def the_same_seed_gives_the_same_data(config: Any) -> None:
-    """The first thousand examples hang on the seed and on nothing that happened before."""
+    """The first thousand examples depend on the seed and on nothing that happened before."""
     with torch.random.fork_rng(devices=[]):
         seen = []
         for noise in (1, 2):

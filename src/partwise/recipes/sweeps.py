@@ -109,7 +109,7 @@ class AdditionByHeads(Sweep):
 
 @RECIPES.register("qk_scale")
 class QkScale(Sweep):
-    """Needle against the scale at which queries and keys are drawn: does Frozen-QK hang on it? (Asked by reviewers.)"""
+    """Needle against the scale of the query and key weights at the start: does Frozen-QK depend on it?"""
 
     tasks = ("needle",)
     scales = _scale(6, 3)

@@ -29,7 +29,7 @@ class KHop:
 
     Ids: symbols, 'does not exist', hop counts. Every symbol's position is scored; where a hop leads nowhere, 'does not
     exist' is the right answer and counts like any other, in the score and in the floors. Scores are split by `hops` and
-    by whether the answer `exists`. An answer stands at or before its position and does not hang on what comes after, so
+    by whether the answer `exists`. An answer stands at or before its position and does not depend on what comes after, so
     looking ahead gains nothing and is allowed.
 
     Args:
