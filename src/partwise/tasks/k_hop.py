@@ -29,8 +29,8 @@ class KHop:
 
     Ids: symbols, 'does not exist', hop counts. Every symbol's position is scored; where a hop leads nowhere, 'does not
     exist' is the right answer and counts like any other, in the score and in the floors. Scores are split by `hops` and
-    by whether the answer `exists`. An answer stands at or before its position and does not depend on what comes after, so
-    looking ahead gains nothing and is allowed.
+    by whether the answer `exists`. An answer stands at or before its position and does not depend on what comes after,
+    so looking ahead gains nothing and is allowed.
 
     Args:
         length: symbols in a string; no two neighbours are equal. The input is one longer, for the hop count.
