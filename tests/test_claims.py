@@ -35,6 +35,7 @@ def verdict(judge, *arms, **named):
         (GOOD, "confirmed", "contradicted"),
         (BAD, "contradicted", "confirmed"),
         ([0.5, 0.52, 0.54], "contradicted", "not resolvable at this scale"),
+        ([0.3, 0.31, 0.32], "contradicted", "confirmed"),
         ([0.7, 0.72, 0.74], "contradicted", "not resolvable at this scale"),
         ([0.99, 0.2, 1.0], "not resolvable at this scale", "not resolvable at this scale"),
         ([0.85, 0.95, 0.99], "not resolvable at this scale", "not resolvable at this scale"),

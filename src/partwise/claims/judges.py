@@ -15,8 +15,9 @@ from partwise.report import formats
 from partwise.report.cell import Cell
 from partwise.report.settings import in_words
 from partwise.report.statistics import SOLVED, Interval, Retained, ratio, retained, two_groups
-from partwise.report.verdict import ENOUGH, FLOOR
+from partwise.report.verdict import ENOUGH
 
+QUARTER = 0.25  # of standard's gain: an arm that surely keeps no more does not do the task
 MARGIN = 0.05  # of standard's gain: what an arm must lose along a setting to have fallen behind
 COUNTS = {"bits": "by loss", "bits_accuracy": "by accuracy", "bits_fano": "Fano"}
 PER = "_per_trainable_parameter"
@@ -49,8 +50,8 @@ def keeps(task: str, arm: str, *at: Settings, metric: str = "", width: int = 0) 
 
 
 def fails(task: str, arm: str, *at: Settings, metric: str = "") -> Judge:
-    """The arm does not do it: confirmed where no seed solves it and it surely keeps at most 10 % of standard's gain,
-    contradicted where it surely keeps 90 %; in between it does it in part, and the claim is open."""
+    """The arm does not do it: confirmed where no seed solves it and it surely keeps at most a quarter of standard's
+    gain, contradicted where it surely keeps 90 %; in between it does it in part, and the claim is open."""
     return _judged(task, arm, at or (NOWHERE,), metric, _fails)
 
 
@@ -111,7 +112,7 @@ def _fails(cell: Cell, kept: Retained) -> tuple[Verdict, str]:
     low, high = _ends(kept)
     if low >= SOLVED:
         return "contradicted", _said(kept)
-    if cell.solved or high > FLOOR:
+    if cell.solved or high > QUARTER:
         return OPEN, f"{_said(kept)}: it does it in part{_solved(cell)}"
     if _ahead(cell) > SOLVED:
         return OPEN, f"{_said(kept)}, and it still rises by {_rise(cell)} over the last tenth of its steps"
