@@ -13,7 +13,7 @@ from partwise.errors import UnknownName, did_you_mean
 from partwise.joins import JOINS
 from partwise.parts import LEARN_RULES
 from partwise.probes import PROBES
-from partwise.recipes import RECIPES
+from partwise.recipes import RECIPES, Recipe
 from partwise.tasks import TASKS
 from partwise.token_mixers import TOKEN_MIXERS
 
@@ -54,19 +54,18 @@ def _entries(kind: str) -> list[dict[str, Any]]:
         ]
     registry = REGISTRIES[kind]
     if kind == "recipes":
-        return [
-            {
-                "kind": kind,
-                "name": name,
-                "summary": f"{registry.summary(name)} [{', '.join(registry[name].scales)}]",
-                "fields": {scale: one.summary for scale, one in registry[name].scales.items()},
-            }
-            for name in registry.names()
-        ]
+        return [_recipe(name, registry[name]()) for name in registry.names()]
     return [
         {"kind": kind, "name": name, "summary": registry.summary(name), "fields": _fields(registry[name])}
         for name in registry.names()
     ]
+
+
+def _recipe(name: str, recipe: Recipe) -> dict[str, Any]:
+    """A recipe has scales where others have fields."""
+    summary = f"{RECIPES.summary(name)} [{', '.join(recipe.scales)}]"
+    fields = {scale: one.summary for scale, one in recipe.scales.items()}
+    return {"kind": "recipes", "name": name, "summary": summary, "fields": fields}
 
 
 def _fields(cls: type) -> dict[str, Any]:

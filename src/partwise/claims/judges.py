@@ -180,17 +180,19 @@ def ordered(task: str, arms: Sequence[str], **settings: Any) -> Judge:
     other way round; open where the lower of two still rises fast enough to catch up in as many steps again."""
 
     def judge(study: Study) -> Finding:
-        said = []
-        for count, how in COUNTS.items():
-            cells = [study.find(task, arm, count + PER, **settings) for arm in arms]
-            found = [cell for cell in cells if cell is not None]
-            said.append(f"{how}: {', '.join(f'{cell.architecture} {number(cell)}' for cell in found)}")
-            if len(found) < len(arms):
+        by_count = {}
+        for count in COUNTS:
+            found = [study.find(task, arm, count + PER, **settings) for arm in arms]
+            by_count[count] = [cell for cell in found if cell is not None]
+            if len(by_count[count]) < len(arms):
                 return _missing(study)
-            if min(cell.n for cell in found) < ENOUGH:
-                return Finding("; ".join(said), OPEN, "too few seeds")
-            if count == PAPERS_COUNT:
-                judged = found
+        told_of = {
+            count: [f"{cell.architecture} {number(cell)}" for cell in cells] for count, cells in by_count.items()
+        }
+        ours = "; ".join(f"{how}: {', '.join(told_of[count])}" for count, how in COUNTS.items())
+        judged = by_count[PAPERS_COUNT]
+        if min(cell.n for cell in judged) < ENOUGH:
+            return Finding(ours, OPEN, "too few seeds")
         ahead = {arm: _ahead_of_itself(study.find(task, arm, **settings)) for arm in arms}
         wrong, unsure = [], []
         for a, b in itertools.combinations(judged, 2):
@@ -200,7 +202,7 @@ def ordered(task: str, arms: Sequence[str], **settings: Any) -> Judge:
                 unsure.append(f"{a.architecture} and {b.architecture} are not settled")
         verdict: Verdict = "contradicted" if wrong else OPEN if unsure else "confirmed"
         why = "; ".join([*wrong, *unsure]) or "all are apart"
-        return Finding("; ".join(said), verdict, why + _rising(study, task, arms, settings))
+        return Finding(ours, verdict, why + _rising(study, task, arms, settings))
 
     return judge
 
