@@ -180,7 +180,7 @@ def test_dry_run_counts_and_runs_nothing(call, tmp_path):
 def test_a_budget_chooses_and_says_so(call):
     code, out, _ = call("reproduce mixit --budget 9000h --only needle --dry-run")
     assert code == 0
-    assert "scale small with 5 seeds" in out
+    assert "scale large with 5 seeds" in out
 
 
 def test_list_shows_every_part_and_json_its_fields(call):
