@@ -18,7 +18,7 @@ from partwise.registry import name_of
 from partwise.report.settings import flatten, in_words
 
 SELECTION_SEEDS = (1000, 1001)
-MUCH = 0.05  # of a metric's scale
+MUCH = 0.02  # of a metric's scale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ class Grid:
 
         Where some values solve the task with every selection seed, it is the middle one of these: trainings are
         two-valued, and the rate with the lowest loss is often the last before they fail. Of two middle ones it is the
-        lower, unless the other scores 5 % of the metric's scale more. Where none does, the best mean, and at equal
+        lower, unless the other scores 2 % of the metric's scale more. Where none does, the best mean, and at equal
         means the lower loss.
 
         Args:
