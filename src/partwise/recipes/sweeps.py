@@ -184,20 +184,21 @@ class Unfreezing(Sweep):
 class Interleaved(Sweep):
     """Needle with three blocks, each of attention or of random fixed mixing: which blocks need attention?
 
-    All with learned positions; `standard` has attention in all blocks and `mixit` in none.
+    All with learned positions. An arm is called after its blocks, such as att+mix+att; `standard` has attention in all
+    and `mixit` in none.
     """
 
     tasks = ("needle",)
     scales = _scale(6, 3)
-    names: ClassVar[dict[str, str]] = {
-        "attention+attention+attention": "standard",
-        "random_mixing+random_mixing+random_mixing": "mixit",
-    }
+    short: ClassVar[dict[str, str]] = {"attention": "att", "random_mixing": "mix"}
+    names: ClassVar[dict[str, str]] = {"att+att+att": "standard", "mix+mix+mix": "mixit"}
 
     def arms(self) -> list[Experiment]:
         base = replaced(replaced(self.base("needle"), "model.positions", "learned"), "model.n_blocks", 3)
-        mixers = ("attention", "random_mixing")
-        patterns = ["+".join(pattern) for pattern in itertools.product(mixers, repeat=3)]
-        made = [arm(base, self.names.get(pattern, pattern)) for pattern in patterns]
+        made = []
+        for pattern in itertools.product(self.short, repeat=3):
+            name = "+".join(self.short[mixer] for mixer in pattern)
+            one = arm(base, self.names.get(name, "+".join(pattern)))
+            made.append(dataclasses.replace(one, architecture=self.names.get(name, name)))
         # One rate for all: with two blocks, standard solves needle at it, and mixit does its best.
         return [dataclasses.replace(replaced(one, "train.lr", 3e-3), selection="fixed in advance") for one in made]

@@ -95,7 +95,7 @@ def _results(axes: "Axes", group: Group, colours: dict[str, str]) -> None:
     sizes = textwrap.wrap(in_words(group.sizes | group.settings), TITLE, max_lines=3, placeholder=" …")
     axes.set_title("\n".join([group.task, *sizes]), pad=20 if legend else None)
     _limits(axes, head, named=True)
-    names = [name.replace(", ", ",\n").replace("+", "\n+ ") for name in group.arms]
+    names = [name.replace(", ", ",\n") for name in group.arms]
     axes.set_xticks(range(len(names)), names, rotation=30, ha="right", rotation_mode="anchor")
     axes.set_xlim(-0.6, len(group.arms) - 0.4)
     _scaled(axes, head)
