@@ -130,7 +130,7 @@ def _lines(record: RunRecord, flat: Mapping[str, Any], view: View) -> list[str]:
 def _figure(panels: dict[str, list[_Point]], view: View) -> Any:
     from matplotlib.figure import Figure
 
-    across = min(ACROSS, len(panels))
+    across = 2 if len(panels) == 4 else min(ACROSS, len(panels))
     down = math.ceil(len(panels) / across)
     figure = Figure(figsize=(1.8 + max(4.6, 4.2 * across), 0.2 + 3.8 * down), layout="constrained")
     every = figure.subplots(down, across, squeeze=False).flat
