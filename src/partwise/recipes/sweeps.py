@@ -94,7 +94,7 @@ class AdditionByHeads(Sweep):
     """Addition under MixiT against the number of heads, 4 to 64. (The paper's table 5.)"""
 
     tasks = ("addition",)
-    scales = _scale(15, 3)
+    scales = _scale(8, 3)
     view = View(over="model.token_mixer.n_heads", label="heads", log=True, metrics=("", "accuracy"))
 
     def arms(self) -> list[Experiment]:
@@ -112,7 +112,7 @@ class QkScale(Sweep):
     """Needle against the scale of the query and key weights at the start: does Frozen-QK depend on it?"""
 
     tasks = ("needle",)
-    scales = _scale(6, 3)
+    scales = _scale(10, 3)
     view = View(over="model.token_mixer.qk_scale", label="scale of the query and key weights at the start", log=True)
 
     def arms(self) -> list[Experiment]:
@@ -131,7 +131,7 @@ class FrozenDraw(Sweep):
     """Five frozen draws crossed with three seeds of all else: how much of the variance is the draw's?"""
 
     tasks = ("needle", "modular_addition", "memorization")
-    scales = _scale(15, 3)
+    scales = _scale(7, 3)
     view = View(over="frozen_seed", label="frozen draw", by="seed")
     draws: ClassVar[range] = range(100, 105)
 
@@ -153,11 +153,11 @@ class Unfreezing(Sweep):
     """
 
     tasks = ("needle", "memorization")
-    scales = _scale(6, 3)
+    scales = _scale(5, 3)
     shares: ClassVar[tuple[int, ...]] = (10, 25, 50)
     view = View(
         over=FLOPS,
-        label="FLOPs of training (left: frozen throughout; right: learns from the start)",
+        label="FLOPs of training\n(left: frozen throughout, right: learns from the start)",
         lines={
             part: (frozen, *(f"{part} from {share} %" for share in (50, 25, 10)), "standard")
             for part, frozen in (("queries and keys", "frozen_qk"), ("feed-forward", "frozen_mlp"))
@@ -189,7 +189,7 @@ class Interleaved(Sweep):
     """
 
     tasks = ("needle",)
-    scales = _scale(6, 3)
+    scales = _scale(5, 3)
     short: ClassVar[dict[str, str]] = {"attention": "att", "random_mixing": "mix"}
     names: ClassVar[dict[str, str]] = {"att+att+att": "standard", "mix+mix+mix": "mixit"}
 

@@ -171,6 +171,8 @@ def _panel(axes: "Axes", points: Sequence[_Point], names: Sequence[str], view: V
         for point in mine:
             if point.x is not None:
                 at.setdefault(point.x, []).append(point)
+        if view.lines and len(at) < 2:  # the end that it shares with another line is no line
+            continue
         if at:
             _line(axes, name, at, look | {"marker": MARKERS[i % len(MARKERS)]})
         elif mine:
@@ -182,6 +184,7 @@ def _panel(axes: "Axes", points: Sequence[_Point], names: Sequence[str], view: V
         axes.set_xscale("log", base=2)
     if view.over == FLOPS:
         axes.xaxis.set_major_formatter(lambda value, _: formats.amount(value))
+        axes.locator_params(axis="x", nbins=5)
     elif len(places) <= 12:
         axes.set_xticks(places, [f"{place:g}" for place in places])
         axes.minorticks_off()
