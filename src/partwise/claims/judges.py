@@ -146,9 +146,7 @@ def worsens(task: str, arm: str, path: str) -> Judge:
             return Finding(ours, "confirmed", said)
         if few_high < many_low - MARGIN:
             return Finding(ours, "contradicted", said)
-        return Finding(
-            ours, OPEN, f"{said}: that is no fall for sure; larger values than {along[-1][0]:g} were not run"
-        )
+        return Finding(ours, OPEN, f"{said}: no sure fall; larger values than {along[-1][0]:g} were not run")
 
     return judge
 

@@ -77,7 +77,7 @@ class NeedleByPairs(Sweep):
     """Needle against the number of pairs m: from where on does each arm fail? (The paper's figure 2.)"""
 
     tasks = ("needle",)
-    scales = _scale(60, 5)
+    scales = _scale(35, 5)
     view = View(over="task.n_pairs", label="pairs m", log=True)
     sizes: ClassVar[list[Experiment]] = [needle(2), *SMALL["needle"]]
 
