@@ -5,7 +5,7 @@ PIP := $(PY) -m pip --disable-pip-version-check -q
 
 .PHONY: demo test check smoke format lint types clean
 
-demo: .venv/base.done  ## install, train five architectures on two tasks, print the table (4 minutes on two cores)
+demo: .venv/base.done  ## install, train five architectures on two tasks, print the table (3 minutes on two cores)
 	.venv/bin/partwise reproduce mixit --scale quick --only needle,memorization --out out/demo
 
 test: .venv/dev.done  ## install what the tests use, run them

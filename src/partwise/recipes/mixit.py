@@ -2,8 +2,8 @@
 
 Source: Dong, Noci, Khodak, Li 2025, arXiv:2506.01115 (Attention Retrieves, MLP Memorizes).
 Expected: standard solves all but memorization; frozen_qk follows it; mixit and embeddings_only stay at needle's floor;
-memorization falls from standard over frozen_qk to frozen_mlp. Minutes on two cores: quick 7 (needle and memorization
-alone 3), small about 80, large about 150 (not measured).
+memorization falls from standard over frozen_qk to frozen_mlp. Minutes on two cores: quick 4 (needle and memorization
+alone 2), small about 80, large about 150 (not measured).
 """
 
 import dataclasses
@@ -48,7 +48,7 @@ class Mixit:
             ),
         ),
         "quick": Scale(
-            summary="a first answer, 7 minutes on two cores: one seed",
+            summary="a first answer, 4 minutes on two cores: one seed",
             seeds=1,
             cannot_tell=("needle beyond 8 pairs", "how much an arm can memorize: bits still rise at the last step"),
         ),
