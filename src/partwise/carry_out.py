@@ -13,6 +13,7 @@ from partwise.execution import check_device, usable_cores
 from partwise.experiment import Experiment
 from partwise.records import SELECTION, RunRecord, read_records, write_text
 from partwise.report import View, draw, draw_over, origin, render
+from partwise.report.origin import minutes
 from partwise.sweep import Options, run_all
 
 
@@ -90,7 +91,7 @@ def _about(records: list[RunRecord], out: Path) -> str:
     text = f"`partwise {shlex.join(sys.argv[1:])}`: {origin(records)}"
     if (out / SELECTION / "runs").is_dir():
         chosen = read_records(out / SELECTION)
-        text += f"; rates chosen by {len(chosen)} more runs, {sum(one.seconds for one in chosen) / 60:.1f} minutes"
+        text += f"; rates chosen by {len(chosen)} more runs, {minutes(chosen):.1f} minutes"
     return f"{text}."
 
 

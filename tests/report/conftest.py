@@ -138,3 +138,16 @@ def memorization(arm, bits):
         for name, value in (("standard", 2000.0), ("mixit", 1000.0))
         for record in arm(name, [value, value + 10, value + 20], extra=counts(value), **settings)
     ]
+
+
+@pytest.fixture
+def keep_figures(monkeypatch) -> Callable[[Any], list[Any]]:
+    """The figures that a module draws from now on, to be looked at."""
+
+    def keep(module: Any) -> list[Any]:
+        figures: list[Any] = []
+        made = module._figure
+        monkeypatch.setattr(module, "_figure", lambda *given: figures.append(made(*given)) or figures[-1])
+        return figures
+
+    return keep

@@ -35,12 +35,8 @@ def test_the_papers_value_is_drawn_at_the_papers_size_only(run, tmp_path, monkey
 
 
 @pytest.fixture
-def drawn(monkeypatch):
-    """The figures that are drawn, to be looked at."""
-    figures = []
-    made = figure._figure
-    monkeypatch.setattr(figure, "_figure", lambda *given: figures.append(made(*given)) or figures[-1])
-    return figures
+def drawn(keep_figures):
+    return keep_figures(figure)
 
 
 def test_a_panel_says_the_tasks_sizes_and_which_predictor_its_floor_is(study, drawn, tmp_path):

@@ -7,12 +7,8 @@ from partwise.report import View, draw_over, lines
 
 
 @pytest.fixture
-def drawn(monkeypatch):
-    """The figures that are drawn, to be looked at."""
-    figures = []
-    made = lines._figure
-    monkeypatch.setattr(lines, "_figure", lambda *given: figures.append(made(*given)) or figures[-1])
-    return figures
+def drawn(keep_figures):
+    return keep_figures(lines)
 
 
 @pytest.fixture

@@ -122,7 +122,7 @@ def _fails(cell: Cell, kept: Retained) -> tuple[Verdict, str]:
 def _ahead(cell: Cell) -> float:
     """Share of the way from floor to ceiling after as many steps again, at the pace of the last tenth."""
     span = abs((cell.ceiling or 0.0) - (cell.floor or 0.0))
-    gained = 10 * abs(cell.gain_last_tenth or 0.0) * (cell.mean or 0.0) if cell.still_rising else 0.0
+    gained = (_ahead_of_itself(cell) - 1.0) * (cell.mean or 0.0)
     return (cell.closed or 0.0) + (gained / span if span else 0.0)
 
 
@@ -216,7 +216,7 @@ def loses_capacity(task: str, arm: str, **settings: Any) -> Judge:
             ours, theirs = (study.find(task, name, count + PER, **settings) for name in (arm, "standard"))
             if ours is None or theirs is None:
                 return _missing(study)
-            shares[count] = ratio(_by_seed(ours), _by_seed(theirs))
+            shares[count] = ratio(by_seed(ours), by_seed(theirs))
             if min(ours.n, theirs.n) < ENOUGH:
                 return Finding(f"{COUNTS[count]} {_interval(shares[count])}", OPEN, "too few seeds")
         said = ", ".join(f"{COUNTS[count]} {_interval(one)}" for count, one in shares.items())
@@ -315,7 +315,8 @@ def _ahead_of_itself(head: Cell | None) -> float:
     return 1.0 + 10 * abs(head.gain_last_tenth or 0.0)
 
 
-def _by_seed(cell: Cell) -> dict[int, float]:
+def by_seed(cell: Cell) -> dict[int, float]:
+    """Its scores, for pairing with those of another arm."""
     return dict(zip(cell.seeds, cell.values, strict=True))
 
 

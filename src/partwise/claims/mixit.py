@@ -7,6 +7,7 @@ the proposal of a replication (docs/papers/mixit.md).
 from partwise.claims.claim import Claim, Study
 from partwise.claims.judges import (
     answer,
+    by_seed,
     fails,
     keeps,
     loses_capacity,
@@ -74,7 +75,7 @@ def _stages(study: Study) -> str:
         for cell in sorted(arms, key=lambda cell: -(cell.flops or 0.0)):
             if standard is None or not standard.flops or cell is standard:
                 continue
-            share = ratio(*(dict(zip(one.seeds, one.values, strict=True)) for one in (cell, standard)))
+            share = ratio(by_seed(cell), by_seed(standard))
             saved = 1 - (cell.flops or 0.0) / standard.flops
             if share.mean is not None and share.low is not None and share.high is not None:
                 ends = f"[{formats.percent(share.low)}, {formats.percent(share.high)}]"
@@ -234,60 +235,35 @@ CLAIMS = [
         study="small",
         judge=keeps("addition", "embeddings_only", width=WIDE),
     ),
-    Claim(
-        about="Embeddings only",
-        claim="... retrieves",
-        paper="about 1.00 (Zhong & Andreas, 1024 wide)",
-        status="second-hand",
-        study="small",
-        judge=keeps("needle", "embeddings_only", *PAIRS, width=WIDE),
+    *(
+        Claim(
+            about="Embeddings only",
+            claim=f"... {does}",
+            paper="about 1.00 (Zhong & Andreas, 1024 wide)",
+            status="second-hand",
+            study="small",
+            judge=keeps(task, "embeddings_only", *at, width=WIDE),
+        )
+        for does, task, at in (
+            ("retrieves", "needle", PAIRS),
+            ("adds modulo p", "modular_addition", []),
+            ("recognizes balanced brackets", "brackets", []),
+        )
     ),
-    Claim(
-        about="Embeddings only",
-        claim="... adds modulo p",
-        paper="about 1.00 (Zhong & Andreas, 1024 wide)",
-        status="second-hand",
-        study="small",
-        judge=keeps("modular_addition", "embeddings_only", width=WIDE),
-    ),
-    Claim(
-        about="Embeddings only",
-        claim="... recognizes balanced brackets",
-        paper="about 1.00 (Zhong & Andreas, 1024 wide)",
-        status="second-hand",
-        study="small",
-        judge=keeps("brackets", "embeddings_only", width=WIDE),
-    ),
-    Claim(
-        about="Questions of reviewers and readers",
-        claim="Does Frozen-QK depend on the scale of its frozen queries and keys?",
-        paper="",
-        status="not known",
-        study="qk_scale",
-        judge=answer(_scales),
-    ),
-    Claim(
-        about="Questions of reviewers and readers",
-        claim="Do results depend on the particular draw?",
-        paper="",
-        status="not known",
-        study="frozen_draw",
-        judge=answer(_draws),
-    ),
-    Claim(
-        about="Questions of reviewers and readers",
-        claim="What does unfreezing later cost or save?",
-        paper="",
-        status="not known",
-        study="unfreezing",
-        judge=answer(_stages),
-    ),
-    Claim(
-        about="Questions of reviewers and readers",
-        claim="Which blocks need attention?",
-        paper="",
-        status="not known",
-        study="interleaved",
-        judge=answer(_patterns),
+    *(
+        Claim(
+            about="Questions of reviewers and readers",
+            claim=question,
+            paper="",
+            status="not known",
+            study=study,
+            judge=answer(found),
+        )
+        for question, study, found in (
+            ("Does Frozen-QK depend on the scale of its frozen queries and keys?", "qk_scale", _scales),
+            ("Do results depend on the particular draw?", "frozen_draw", _draws),
+            ("What does unfreezing later cost or save?", "unfreezing", _stages),
+            ("Which blocks need attention?", "interleaved", _patterns),
+        )
     ),
 ]

@@ -33,18 +33,15 @@ def page(results: Path) -> str:
     """
     if not results.is_dir():
         raise DamagedFile(f"there is no folder {results}.")
-    named = {claim.study for claims in PAPERS.values() for claim in claims}
+    named = dict.fromkeys(claim.study for claims in PAPERS.values() for claim in claims)
     if not any((results / name / "runs").is_dir() for name in named):
         raise DamagedFile(
             f"no study is in {results}: claims are judged by runs in folders named {', '.join(sorted(named))}, as "
             "`partwise reproduce ... --out` makes them (small: `reproduce mixit --scale small`)."
         )
-    studies: dict[str, Study] = {}
+    studies = {name: Study.read(results / name) for name in named}
     lines = ["# Claims, and what was found", "", RULES]
     for paper, claims in PAPERS.items():
-        for claim in claims:
-            if claim.study not in studies:
-                studies[claim.study] = Study.read(results / claim.study)
         judged = [(claim, claim.judge(studies[claim.study])) for claim in claims]
         lines += [f"## {paper}", "", _summary(judged), ""]
         lines += ["### The runs", "", *(f"- {study.name}: {study.about}." for study in studies.values()), ""]

@@ -19,7 +19,7 @@ from partwise.experiment import Experiment
 from partwise.parts import AllBut, Stages
 from partwise.recipes import RECIPES, Scale, chosen
 from partwise.recipes.mixit import ARMS, Mixit, arm, grids_of, seeded
-from partwise.recipes.mixit_sizes import FEW_FACTS, SMALL, memorization, needle
+from partwise.recipes.mixit_sizes import GRID_AT, SMALL, needle
 from partwise.registry import name_of
 from partwise.report.lines import FLOPS, View
 from partwise.selection import SELECTION_SEEDS, Grid
@@ -136,11 +136,10 @@ class FrozenDraw(Sweep):
     draws: ClassVar[range] = range(100, 105)
 
     def arms(self) -> list[Experiment]:
-        few_facts = memorization(**FEW_FACTS, steps=1500)
         arms = [
             self.base("needle", "frozen_qk"),
             self.base("modular_addition", "mixit"),
-            *(arm(few_facts, name) for name in ("frozen_qk", "mixit")),
+            *(arm(GRID_AT["memorization"], name) for name in ("frozen_qk", "mixit")),
         ]
         return [dataclasses.replace(one, frozen_seed=draw) for one in arms for draw in self.draws]
 
@@ -165,10 +164,9 @@ class Unfreezing(Sweep):
     )
 
     def arms(self) -> list[Experiment]:
-        few_facts = memorization(**FEW_FACTS, steps=1500)
         return [
             *self._stages(self.base("needle"), "queries and keys", "frozen_qk", QK),
-            *self._stages(arm(few_facts, "standard"), "feed-forward", "frozen_mlp", MLP),
+            *self._stages(arm(GRID_AT["memorization"], "standard"), "feed-forward", "frozen_mlp", MLP),
         ]
 
     def _stages(self, standard: Experiment, part: str, frozen: str, patterns: tuple[str, ...]) -> list[Experiment]:

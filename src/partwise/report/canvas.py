@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SUFFIXES = ("png", "pdf", "svg")
+ENOUGH = 3  # seeds, from which on an interval is drawn
 NOTE = 6.5  # points
 LETTERS_AN_INCH = 20  # of a note
 MARKERS = "os^DvP*X"  # with the colours, by line

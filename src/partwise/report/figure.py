@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from partwise.errors import ConfigError
 from partwise.records import RunRecord
 from partwise.report import formats
-from partwise.report.canvas import MARKERS, PALETTE, kind_of, save, scaled
+from partwise.report.canvas import ENOUGH, MARKERS, PALETTE, kind_of, save, scaled
 from partwise.report.cell import Cell, canonical
 from partwise.report.cells import cells
 from partwise.report.groups import Group, groups
@@ -23,7 +23,6 @@ TITLE = 38  # letters a line
 ACROSS = 4  # panels side by side; more begin a new pair of rows
 SPREAD = 0.14  # between the dots of two seeds, where arms are 1 apart
 WIDEST = 0.56  # over all dots of an arm; the bar of the mean is wider
-ENOUGH = 3  # seeds, from which on an interval is drawn
 MARKED = 12  # places along a curve, shared out among the arms
 
 

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from partwise.errors import ConfigError, did_you_mean
 from partwise.records import RunRecord
 from partwise.report import formats, readings
-from partwise.report.canvas import MARKERS, PALETTE, kind_of, save, scaled
+from partwise.report.canvas import ENOUGH, MARKERS, PALETTE, kind_of, save, scaled
 from partwise.report.cell import canonical
-from partwise.report.settings import flatten, identity, in_words
+from partwise.report.settings import flatten, identity, in_words, sizes
 from partwise.report.statistics import Interval, Score, interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FLOPS = "flops"
-ENOUGH = 3  # seeds, from which on an interval is drawn
 TITLE = 44  # letters a line
 ACROSS = 3  # panels side by side
 
@@ -86,7 +85,7 @@ class _Point:
     score: Score
     metric: str
     of: Mapping[str, Any]
-    sizes: Mapping[str, Any]
+    experiment: Mapping[str, Any]
 
 
 def _panels(records: Sequence[RunRecord], view: View) -> dict[str, list[_Point]]:
@@ -105,10 +104,9 @@ def _panels(records: Sequence[RunRecord], view: View) -> dict[str, list[_Point]]
                 title = f"{record.task}\n{record.architecture}" if view.by else record.task
                 title = title if len(view.metrics) == 1 else f"{title}: {metric.replace('_', ' ')}"
                 flat = flatten(record.experiment)
-                sizes = {key: value for key, value in flat.items() if key.startswith("task.") and key != "task.name"}
                 x = _place(record, flat, view)
                 for line in _lines(record, flat, view):
-                    found.setdefault(title, []).append(_Point(line, x, score, metric, of, sizes))
+                    found.setdefault(title, []).append(_Point(line, x, score, metric, of, flat))
     return found
 
 
@@ -140,24 +138,14 @@ def _figure(panels: dict[str, list[_Point]], view: View) -> Any:
     handles: dict[str, Any] = {}
     for axes, (title, points) in zip(figure.axes, sorted(panels.items()), strict=False):
         _panel(axes, points, names, view)
-        sizes = textwrap.wrap(in_words(_common_sizes(points, view)), TITLE, max_lines=2, placeholder=" …")
-        axes.set_title("\n".join([title, *sizes]))
+        shared = sizes([point.experiment for point in points])
+        shared.pop(view.over, None)
+        below = textwrap.wrap(in_words(shared), TITLE, max_lines=2, placeholder=" …")
+        axes.set_title("\n".join([title, *below]))
         marks, labels = axes.get_legend_handles_labels()
         handles |= dict(zip(labels, marks, strict=True))
     figure.legend(handles.values(), handles.keys(), loc="outside right upper", frameon=False, fontsize=8)
     return figure
-
-
-def _common_sizes(points: Sequence[_Point], view: View) -> dict[str, Any]:
-    """The task's own fields that all points of a panel have in common."""
-    first = points[0].sizes
-    return {
-        key: value
-        for key, value in first.items()
-        if key != view.over
-        and value is not None
-        and all(identity(point.sizes.get(key)) == identity(value) for point in points)
-    }
 
 
 def _panel(axes: "Axes", points: Sequence[_Point], names: Sequence[str], view: View) -> None:
