@@ -228,15 +228,11 @@ def fit(
                 group["lr"] = group["peak"] * config.rate(step)
 
             batch = data.sample(config.batch, split="train", generator=generator_for(seed, f"train/{step}"))
-            loss = backward(model, batch, pieces=config.accumulate, device=device, precision=precision)
-            learning = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-            norm = nn.utils.clip_grad_norm_(learning, math.inf if config.clip is None else config.clip).item()
+            loss, norm = update(model, batch, optimizer, config=config, device=device, precision=precision)
             state.first_loss = loss if state.first_loss is None else state.first_loss
             if not math.isfinite(loss) or not math.isfinite(norm) or loss > 1000 * max(1.0, state.first_loss):
                 state.diverged = f"diverged at step {step}: loss {loss:.4g}, gradient norm {norm:.4g}"
                 break
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
 
             state.step += 1
             state.tokens += int(batch.lengths_B.sum()) if batch.lengths_B is not None else batch.targets_BL.numel()
@@ -311,6 +307,26 @@ def parameter_counts(model: nn.Module, learn: LearnRule) -> dict[str, float]:
 def _was_solved(history: list[dict[str, Any]]) -> bool:
     scored = [entry["validation"] for entry in history if "validation" in entry]
     return bool(scored) and scored[-1]["solved"]
+
+
+def update(
+    model: nn.Module,
+    batch: Batch,
+    optimizer: torch.optim.AdamW,
+    *,
+    config: TrainConfig,
+    device: torch.device,
+    precision: Precision,
+) -> tuple[float, float]:
+    """One step: gradient, clipping, AdamW; the mean loss and the gradient's norm. It is not taken where one of the
+    two is no number."""
+    loss = backward(model, batch, pieces=config.accumulate, device=device, precision=precision)
+    learning = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    norm = nn.utils.clip_grad_norm_(learning, math.inf if config.clip is None else config.clip).item()
+    if math.isfinite(loss) and math.isfinite(norm):
+        optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return loss, norm
 
 
 def backward(
