@@ -1,5 +1,6 @@
 """One thread, shapes checked at run time, and no test that leaves the global settings changed."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from jaxtyping import install_import_hook
 sys.path.insert(0, str(Path(__file__).parent))  # typechecker.py, which the hook imports by name
 install_import_hook("partwise", "typechecker.checked")
 torch.set_num_threads(1)
+# A shell starts what it puts in the background with Ctrl-C ignored, and so would be every child that a test interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
