@@ -55,19 +55,19 @@ def test_read_of_real_targets_fills_with_nan():
     assert targets_BQ[1, 1].isnan()
 
 
-def test_groups_by_length_hold_each_row_once_and_no_more_padding_than_needed():
-    whole = batch_of([[_, 9, _, _], [1, _, 2, 3], [_, _, _, 5], [7, _, _, _], [_, 4, _, _]], [2, 4, 4, 1, 2])
-    groups = whole.by_length(2)
-    assert [group.lengths_B.tolist() for group in groups] == [[1, 2, 2], [4, 4]]
-    assert [group.tokens_BL.shape for group in groups] == [(3, 2), (2, 4)]
-    assert groups[0].tokens_BL.tolist() == [[12, 13], [0, 1], [16, 17]]
-    assert [group.targets_BL.tolist() for group in groups] == [[[7, _], [_, 9], [_, 4]], [[1, _, 2, 3], [_, _, _, 5]]]
+def test_a_packed_batch_has_its_rows_in_the_order_of_their_lengths_cut_to_the_longest():
+    whole = batch_of([[_, 9, _, _], [1, _, 2, _], [_, _, _, _], [7, _, _, _]], [2, 3, 0, 1])
+    packed = whole.packed()
+    assert packed.lengths_B.tolist() == [0, 1, 2, 3]
+    assert packed.tokens_BL.tolist() == [[8, 9, 10], [12, 13, 14], [0, 1, 2], [4, 5, 6]]
+    assert packed.targets_BL.tolist() == [[_, _, _], [7, _, _], [_, 9, _], [1, _, 2]]
+    assert packed.packing.pack(packed.tokens_BL).tolist() == [[12, 0, 1, 4, 5, 6]]
+    assert packed.rows(0, 2).packing is None
 
 
-def test_full_rows_are_one_group_and_few_rows_few_groups():
+def test_full_rows_are_not_packed():
     full = batch_of([[1, 2], [3, 4]])
-    assert full.by_length(3) == [full]
-    assert [len(group) for group in batch_of([[1, 2], [3, _]], [2, 1]).by_length(3)] == [1, 1]
+    assert full.packed() is full
 
 
 def test_rows_cut_everything_alike():

@@ -186,11 +186,11 @@ def test_blocks_are_a_pattern_that_repeats():
         "_Uniform",
     ]
     assert [type(block.norm_1).__name__ for block in model.blocks] == [
-        "RMSNorm",
+        "RmsNorm",
         "LayerNorm",
-        "RMSNorm",
+        "RmsNorm",
         "LayerNorm",
-        "RMSNorm",
+        "RmsNorm",
     ]
     assert [block.channel_mixer.up.out_features for block in model.blocks] == [64, 3, 64, 3, 64]
     assert model(TOKENS).shape == (2, 6, 7)
@@ -263,10 +263,10 @@ def test_rows_of_any_length_are_mixed_alike_by_the_plain_way_and_by_the_fused_ke
 
 def test_rope_makes_scores_depend_on_the_distance_alone():
     model = build(n_blocks=1, width=8, token_mixer=Attention(n_heads=1, bias=False), two_way=True)
-    mixer = model.blocks[0].token_mixer
+    mixer, at_1L = model.blocks[0].token_mixer, torch.arange(6)[None]
     with torch.no_grad():
-        q_BHLK = mixer._turned(torch.ones(1, 6, 1, 8, dtype=torch.float64), None).transpose(1, 2)
-        k_BHLK = mixer._turned(torch.full((1, 6, 1, 8), 2.0, dtype=torch.float64), None).transpose(1, 2)
+        q_BHLK = mixer._turned(torch.ones(1, 6, 1, 8, dtype=torch.float64), at_1L).transpose(1, 2)
+        k_BHLK = mixer._turned(torch.full((1, 6, 1, 8), 2.0, dtype=torch.float64), at_1L).transpose(1, 2)
     scores_LS = (q_BHLK @ k_BHLK.mT)[0, 0]
     for distance in range(-4, 5):
         diagonal = scores_LS.diagonal(distance)

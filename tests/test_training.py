@@ -172,7 +172,7 @@ def test_accumulated_pieces_give_the_gradient_of_the_large_batch(pieces):
 
 @pytest.mark.parametrize("two_way", [False, True])
 @pytest.mark.parametrize("mixer", TOKEN_MIXERS.names())
-def test_rows_grouped_by_length_give_the_gradient_of_the_whole_batch(mixer, two_way):
+def test_packed_rows_give_the_gradient_of_the_padded_batch(mixer, two_way):
     one = experiment(model__token_mixer={"name": mixer}, model__two_way=two_way, task__n_pairs=6, task__n_values=9)
     data, model = one.build()
     model.double()
@@ -184,10 +184,11 @@ def test_rows_grouped_by_length_give_the_gradient_of_the_whole_batch(mixer, two_
         loss = backward(model, batch, pieces=1, device=torch.device("cpu"), precision="float32", groups=groups)
         return loss, [p.grad.clone() for p in model.parameters()]
 
-    (loss, whole), (again, parts) = gradients(1), gradients(3)
-    assert again == pytest.approx(loss, rel=1e-6)  # the loss itself is summed in float32
-    for a, b in zip(whole, parts, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-9)
+    (loss, whole), *packed = gradients(0), gradients(1), gradients(3)
+    for again, parts in packed:
+        assert again == pytest.approx(loss, rel=1e-6)  # the loss itself is summed in float32
+        for a, b in zip(whole, parts, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-9)
 
 
 def test_anybodys_module_gets_the_rows_as_they_were_drawn():

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from partwise.packing import Packing
+
 IGNORE = -100  # a target that is not scored; torch's own cross_entropy skips it
 
 
@@ -19,6 +21,7 @@ class Batch:
         lengths_B: int64 (B,), positions in use, counted from the left; None where all rows are full.
         marks: positions that probes may ask for, each int64 (B,) or (B, N), such as {"answer": ..., "source": ...}.
         strata: what to split scores by, each int64 (B,) or (B, L), such as {"n_pairs": ...}.
+        packing: where it is given, the lab's models compute the positions in use alone.
     """
 
     tokens_BL: Tensor
@@ -26,6 +29,7 @@ class Batch:
     lengths_B: Tensor | None = None
     marks: dict[str, Tensor] = field(default_factory=dict)
     strata: dict[str, Tensor] = field(default_factory=dict)
+    packing: Packing | None = None
 
     def __len__(self) -> int:
         return self.tokens_BL.shape[0]
@@ -58,18 +62,19 @@ class Batch:
         read_BQ = torch.argsort((~scored_BL).to(torch.int8), dim=-1, stable=True)[:, :n_read]
         return read_BQ, self.targets_BL.gather(1, read_BQ)
 
-    def by_length(self, n: int) -> "list[Batch]":
-        """The same examples in up to n groups of like length, each cut to its longest row, so that less padding is
-        computed; without marks and strata. Full rows stay as they are."""
+    def packed(self, *, n_groups: int = 1) -> "Batch":
+        """The same examples in the order of their lengths, cut to the longest, with a packing; without marks and
+        strata. Full rows stay as they are."""
         if self.lengths_B is None or bool((self.lengths_B == self.tokens_BL.shape[1]).all()):
-            return [self]
-        order_B = torch.argsort(self.lengths_B, stable=True)
-        groups = []
-        for at_B in order_B.tensor_split(min(n, len(self))):
-            longest = int(self.lengths_B[at_B[-1]])
-            tokens, targets = self.tokens_BL[at_B, :longest], self.targets_BL[at_B, :longest]
-            groups.append(Batch(tokens_BL=tokens, targets_BL=targets, lengths_B=self.lengths_B[at_B]))
-        return groups
+            return self
+        lengths_B, order_B = self.lengths_B.sort(stable=True)
+        longest = int(lengths_B[-1])
+        return Batch(
+            tokens_BL=self.tokens_BL[order_B, :longest],
+            targets_BL=self.targets_BL[order_B, :longest],
+            lengths_B=lengths_B,
+            packing=Packing(lengths_B, longest, n_groups=n_groups),
+        )
 
     def rows(self, start: int, stop: int) -> "Batch":
         """The examples start..stop, everything else unchanged."""
@@ -87,4 +92,5 @@ class Batch:
             lengths_B=None if self.lengths_B is None else change(self.lengths_B),
             marks={name: change(mark) for name, mark in self.marks.items()},
             strata={name: change(stratum) for name, stratum in self.strata.items()},
+            packing=None,  # of these rows on this device, no others
         )

@@ -33,7 +33,7 @@ def flops_per_example(model: nn.Module, data: Any, learn: LearnRule) -> list[tup
                 for name, parameter in model.named_parameters():
                     parameter.requires_grad_(name in learns)
                 with FlopCounterMode(display=False) as counter:
-                    backward(model, batch, pieces=1, device=device, precision="float32", groups=1)
+                    backward(model, batch, pieces=1, device=device, precision="float32", groups=0)
                 counted.append((step, counter.get_total_flops() / n))
     finally:
         for name, parameter in model.named_parameters():

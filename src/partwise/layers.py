@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
+from partwise import fast
 from partwise.errors import ConfigError
 
 NormKind = Literal["rms", "layer", "none"]
@@ -84,10 +85,20 @@ def _std(std: float) -> float:
     return std
 
 
+class RmsNorm(nn.RMSNorm):
+    """g x / sqrt(mean x^2 + 1e-6), by the faster of its ways."""
+
+    def __init__(self, width: int):
+        super().__init__(width, eps=1e-6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return fast.rms_norm(x, self.weight, 1e-6)
+
+
 def norm(kind: NormKind, width: int) -> nn.Module:
     """`rms`: g x / sqrt(mean x^2 + 1e-6), as Llama has it. `layer`: with mean and bias. `none`: nothing."""
     if kind == "rms":
-        return nn.RMSNorm(width, eps=1e-6)
+        return RmsNorm(width)
     if kind == "layer":
         return nn.LayerNorm(width)
     if kind == "none":
@@ -98,6 +109,31 @@ def norm(kind: NormKind, width: int) -> nn.Module:
 def take(x_BLD: Tensor, read_BQ: Tensor) -> Tensor:
     """The rows `read_BQ` of each example: (B, L, D) -> (B, Q, D)."""
     return x_BLD.gather(1, read_BQ[..., None].expand(-1, -1, x_BLD.shape[-1]))
+
+
+def mixed_values(mix_BHQS: Tensor, x_BSD: Tensor, value: nn.Linear, n_values: int) -> Tensor:
+    """mix (W x + b), head by head, as W (mix x) + (sum of mix) b, (B, H, Q, K): where few rows are read, the map is
+    applied to those and not to all that they read from.
+
+    Args:
+        mix_BHQS: what multiplies the values.
+        x_BSD: what the values are made from.
+        value: the map; its outputs are n_values heads, each shared by H / n_values neighbours.
+        n_values: see there.
+    """
+    (n_heads, n_read), n_sources = mix_BHQS.shape[1:3], x_BSD.shape[1]
+    head_width, mix_BHQS = value.out_features // n_values, mix_BHQS.to(x_BSD.dtype)
+    if n_heads * n_read * (n_sources + head_width) > n_sources * value.out_features:
+        v_BVSK = value(x_BSD).unflatten(-1, (n_values, head_width)).transpose(1, 2)
+        v_BHSK = v_BVSK.repeat_interleave(n_heads // n_values, dim=1) if n_heads > n_values else v_BVSK
+        return mix_BHQS.to(v_BHSK.dtype) @ v_BHSK
+    weight_HKD = value.weight.unflatten(0, (n_values, head_width)).repeat_interleave(n_heads // n_values, dim=0)
+    mixed_BHQD = (mix_BHQS.flatten(1, 2) @ x_BSD).unflatten(1, (n_heads, n_read))
+    y_BHQK = torch.einsum("bhqd,hkd->bhqk", mixed_BHQD, weight_HKD)
+    if value.bias is not None:
+        bias_HK = value.bias.unflatten(0, (n_values, head_width)).repeat_interleave(n_heads // n_values, dim=0)
+        y_BHQK = y_BHQK + mix_BHQS.sum(-1, keepdim=True) * bias_HK[:, None]
+    return y_BHQK * value.factor if isinstance(value, ScaledLinear) else y_BHQK
 
 
 def valid_BL(lengths_B: Tensor, length: int) -> Tensor:

@@ -18,6 +18,7 @@ from partwise.errors import ConfigError
 from partwise.joins import JOINS, Join
 from partwise.joins.add import Add
 from partwise.layers import NormKind, embedding, linear, norm, scale_outputs, start_with_std, take
+from partwise.packing import Packing
 from partwise.seeds import generator_for
 from partwise.shapes import MixerSize, TaskShape
 from partwise.taps import listening
@@ -138,15 +139,25 @@ class Block(nn.Module):
         if config.order == "parallel" and self.width != size.width:
             raise ConfigError("a join that widens the stream needs order=sequential.")
 
-    def forward(self, x_BLD: Tensor, lengths_B: Tensor | None, read_BQ: Tensor | None = None) -> Tensor:
-        """(B, L, D) -> (B, L, D'), or (B, Q, D') where only some rows will be read and no tap listens."""
+    def forward(
+        self,
+        x_BLD: Tensor,
+        lengths_B: Tensor | None,
+        read_BQ: Tensor | None = None,
+        packing: Packing | None = None,
+    ) -> Tensor:
+        """(B, L, D) -> (B, L, D'), or (B, Q, D') where only some rows will be read and no tap listens.
+
+        With a packing, x and what comes out are packed, (1, N, D); but what is read is (B, Q, D') as ever.
+        """
+        take_rows = take if packing is None else packing.take
         if read_BQ is not None and listening(self):
-            return take(self(x_BLD, lengths_B), read_BQ)
+            return take_rows(self(x_BLD, lengths_B, packing=packing), read_BQ)
         before_BLD = x_BLD
         if self.token_mixer is not None:
-            mixed_BLD = self._mixed(self.norm_1(x_BLD), lengths_B, read_BQ)
+            mixed_BLD = self._mixed(self.norm_1(x_BLD), lengths_B, read_BQ, packing)
         if read_BQ is not None:
-            x_BLD = before_BLD = take(x_BLD, read_BQ)
+            x_BLD = before_BLD = take_rows(x_BLD, read_BQ)
         if self.token_mixer is not None:
             x_BLD = self.join_1(x_BLD, mixed_BLD)
         if self.channel_mixer is not None:
@@ -154,9 +165,16 @@ class Block(nn.Module):
             x_BLD = self.join_2(x_BLD, self.channel_mixer(self.norm_2(source_BLD)))
         return x_BLD
 
-    def _mixed(self, x_BLD: Tensor, lengths_B: Tensor | None, read_BQ: Tensor | None) -> Tensor:
+    def _mixed(
+        self, x_BLD: Tensor, lengths_B: Tensor | None, read_BQ: Tensor | None, packing: Packing | None
+    ) -> Tensor:
+        if read_BQ is None and packing is not None:
+            if hasattr(self.token_mixer, "forward_packed"):
+                return self.token_mixer.forward_packed(x_BLD, packing)
+            return packing.through(self.token_mixer, x_BLD)
         if read_BQ is None:
             return self.token_mixer(x_BLD, lengths_B)
+        x_BLD = x_BLD if packing is None else packing.unpack(x_BLD)
         if hasattr(self.token_mixer, "forward_at"):
             return self.token_mixer.forward_at(x_BLD, read_BQ, lengths_B)
         return take(self.token_mixer(x_BLD, lengths_B), read_BQ)
@@ -223,20 +241,25 @@ class Transformer(nn.Module):
         Raises:
             ConfigError: the input is longer than the model was made for.
         """
-        tokens_BL, lengths_B = (batch, None) if isinstance(batch, Tensor) else (batch.tokens_BL, batch.lengths_B)
-        length = tokens_BL.shape[1]
+        if isinstance(batch, Tensor):
+            batch = Batch(tokens_BL=batch, targets_BL=batch)
+        lengths_B, packing, length = batch.lengths_B, batch.packing, batch.tokens_BL.shape[1]
         if length > self.shape.length:
             raise ConfigError(f"an input of length {length}, but this model was made for {self.shape.length} at most.")
-        x_BLD = self._embedded(tokens_BL)
+        if packing is None:
+            x_BLD = self._embedded(batch.tokens_BL, torch.arange(length, device=batch.tokens_BL.device))
+        else:
+            x_BLD = self._embedded(packing.pack(batch.tokens_BL), packing.at_N)
         for block in self.blocks[:-1]:
-            x_BLD = block(x_BLD, lengths_B)
-        return self.unembed(self.final_norm(self.blocks[-1](x_BLD, lengths_B, read_BQ)))
+            x_BLD = block(x_BLD, lengths_B, packing=packing)
+        logits = self.unembed(self.final_norm(self.blocks[-1](x_BLD, lengths_B, read_BQ, packing)))
+        return packing.unpack(logits) if packing is not None and read_BQ is None else logits
 
-    def _embedded(self, tokens_BL: Tensor) -> Tensor:
-        x_BLD, length = self.embed(tokens_BL), tokens_BL.shape[1]
+    def _embedded(self, tokens_BL: Tensor, at_L: Tensor) -> Tensor:
+        x_BLD = self.embed(tokens_BL)
         if self.config.positions == "learned":
-            return x_BLD + self.positions.weight[:length]
+            return x_BLD + self.positions(at_L)
         if self.config.positions == "one_hot":
-            place_LL = torch.eye(length, self.shape.length, device=x_BLD.device, dtype=x_BLD.dtype)
+            place_LL = torch.eye(self.shape.length, device=x_BLD.device, dtype=x_BLD.dtype)[at_L]
             return torch.cat((x_BLD, place_LL.expand(len(x_BLD), -1, -1)), dim=-1)
         return x_BLD

@@ -21,6 +21,7 @@ from partwise.evaluation import evaluation_batch, headline, headline_of, loss_su
 from partwise.parts import LearnRule, census, select
 from partwise.rows import Row
 from partwise.seeds import generator_for
+from partwise.taps import listening
 from partwise.tasks import Metric
 
 Precision = Literal["float32", "bfloat16"]
@@ -346,11 +347,12 @@ def backward(
     total, count = 0.0, max(1, int(batch.scored_BL.sum()))
     bounds = [len(batch) * piece // pieces for piece in range(pieces + 1)]
     parts = [batch.rows(start, stop) for start, stop in itertools.pairwise(bounds)]
-    if groups > 1 and device.type == "cpu" and getattr(model, "takes_batch", False):
-        parts = [group for part in parts for group in part.by_length(groups)]
+    if groups and device.type == "cpu" and getattr(model, "takes_batch", False) and not listening(model):
+        parts = [part.packed(n_groups=groups) for part in parts]
     for part in parts:
         read_BQ, targets_BQ = part.read()
-        part, targets_BQ = part.to(device), targets_BQ.to(device)
+        if device.type != "cpu":
+            part, targets_BQ = part.to(device), targets_BQ.to(device)
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16"):
             logits = predict(model, part, None if read_BQ is None else read_BQ.to(device))
         loss = loss_sum(logits, targets_BQ) / count

@@ -2,14 +2,17 @@
 arXiv:1706.03762; rotary positions: Su et al. 2021, arXiv:2104.09864; grouped queries: Ainslie et al. 2023,
 arXiv:2305.13245."""
 
+import functools
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from partwise import fast
 from partwise.errors import ConfigError
-from partwise.layers import linear, take, valid_BL
+from partwise.layers import linear, mixed_values, take, valid_BL
+from partwise.packing import Packing
 from partwise.shapes import MixerSize
 from partwise.taps import Tap
 from partwise.token_mixers import TOKEN_MIXERS
@@ -62,7 +65,8 @@ class SelfAttention(nn.Module):
             raise ConfigError(
                 f"rope turns pairs of channels, and a head here has {self.head_width}; or set rope=false."
             )
-        self.causal, self.rope_base = size.causal, config.rope_base if config.rope else None
+        self.causal, self.length = size.causal, size.length
+        self.rope_base = config.rope_base if config.rope else None
         kv_width, qk_std = self.n_kv_heads * self.head_width, config.qk_scale * size.width**-0.5
         self.value = linear(size.width, kv_width, generator, bias=config.bias)
         self.out = linear(size.width, size.width, generator, bias=config.bias)
@@ -71,34 +75,50 @@ class SelfAttention(nn.Module):
         self.scores, self.mix = Tap(), Tap()
 
     def forward(self, x_BLD: Tensor, lengths_B: Tensor | None) -> Tensor:
-        length = x_BLD.shape[1]
-        q_BHLK, (k_BHSK, v_BHSK) = self._queries(x_BLD, None), self._keys_and_values(x_BLD)
-        if length <= TINY or self.scores.listening or self.mix.listening:
-            everywhere_1L = torch.arange(length, device=x_BLD.device)[None]
-            return self._read(q_BHLK, k_BHSK, v_BHSK, everywhere_1L, lengths_B)
-        return self._joined(self._fused(q_BHLK, k_BHSK, v_BHSK, lengths_B))
+        at_1L = self._everywhere(x_BLD)
+        return self.out(self._read(*self._projected(x_BLD, at_1L), lengths_B).flatten(2))
+
+    def forward_packed(self, x_1ND: Tensor, packing: Packing) -> Tensor:
+        return self.out(packing.through(self._read, *self._projected(x_1ND, packing.at_N[None])).flatten(2))
 
     def forward_at(self, x_BLD: Tensor, read_BQ: Tensor, lengths_B: Tensor | None) -> Tensor:
-        q_BHQK = self._queries(take(x_BLD, read_BQ), read_BQ)
-        return self._read(q_BHQK, *self._keys_and_values(x_BLD), read_BQ, lengths_B)
+        q_BHQK = self._queries(take(x_BLD, read_BQ), read_BQ).transpose(1, 2)
+        k_BHSK = self._shared(self._keys(x_BLD, self._everywhere(x_BLD)))
+        y_BHQK = mixed_values(self._mix(q_BHQK, k_BHSK, read_BQ, lengths_B), x_BLD, self.value, self.n_kv_heads)
+        return self.out(y_BHQK.transpose(1, 2).flatten(2))
 
-    def _queries(self, x_BQD: Tensor, at_BQ: Tensor | None) -> Tensor:
-        return self._turned(self._heads(self.query(x_BQD), self.n_heads), at_BQ).transpose(1, 2)
+    def _projected(self, x_BLD: Tensor, at_BL: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, each (B, L, heads, K)."""
+        return self._queries(x_BLD, at_BL), self._keys(x_BLD, at_BL), self._heads(self.value(x_BLD), self.n_kv_heads)
 
-    def _keys_and_values(self, x_BLD: Tensor) -> tuple[Tensor, Tensor]:
-        k_BHSK = self._turned(self._heads(self.key(x_BLD), self.n_kv_heads), None).transpose(1, 2)
-        v_BHSK = self._heads(self.value(x_BLD), self.n_kv_heads).transpose(1, 2)
-        group = self.n_heads // self.n_kv_heads
-        if group > 1:
-            return k_BHSK.repeat_interleave(group, dim=1), v_BHSK.repeat_interleave(group, dim=1)
-        return k_BHSK, v_BHSK
+    def _queries(self, x_BQD: Tensor, at_BQ: Tensor) -> Tensor:
+        return self._turned(self._heads(self.query(x_BQD), self.n_heads), at_BQ)
 
-    def _read(self, q_BHQK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, at_BQ: Tensor, lengths_B: Tensor | None) -> Tensor:
-        """The plain way, on which the taps sit."""
+    def _keys(self, x_BLD: Tensor, at_BL: Tensor) -> Tensor:
+        return self._turned(self._heads(self.key(x_BLD), self.n_kv_heads), at_BL)
+
+    def _read(self, q_BLHK: Tensor, k_BSVK: Tensor, v_BSVK: Tensor, lengths_B: Tensor | None) -> Tensor:
+        """What every position reads, (B, L, H, K)."""
+        q_BHLK, k_BHSK, v_BHSK = q_BLHK.transpose(1, 2), self._shared(k_BSVK), self._shared(v_BSVK)
+        if q_BHLK.shape[2] <= TINY or self.scores.listening or self.mix.listening:
+            mix_BHLS = self._mix(q_BHLK, k_BHSK, self._everywhere(q_BLHK), lengths_B)
+            return (mix_BHLS.to(v_BHSK.dtype) @ v_BHSK).transpose(1, 2)
+        return self._fused(q_BHLK, k_BHSK, v_BHSK, lengths_B).transpose(1, 2)
+
+    def _shared(self, x_BSVK: Tensor) -> Tensor:
+        """Heads of key or value, (B, H, S, K), as the query heads share them."""
+        x_BVSK, group = x_BSVK.transpose(1, 2), self.n_heads // self.n_kv_heads
+        return x_BVSK.repeat_interleave(group, dim=1) if group > 1 else x_BVSK
+
+    def _mix(self, q_BHQK: Tensor, k_BHSK: Tensor, at_BQ: Tensor, lengths_B: Tensor | None) -> Tensor:
+        """The plain way, on which the taps sit, (B, H, Q, S)."""
         visible = self._visible(at_BQ, k_BHSK.shape[2], lengths_B)
         scores_BHQS = self.scores(q_BHQK @ k_BHSK.mT * self.head_width**-0.5)
-        mix_BHQS = self.mix(self._mixing(scores_BHQS, visible, at_BQ))
-        return self._joined(mix_BHQS.to(v_BHSK.dtype) @ v_BHSK)
+        return self.mix(self._mixing(scores_BHQS, visible, at_BQ))
+
+    @staticmethod
+    def _everywhere(x_BLX: Tensor) -> Tensor:
+        return torch.arange(x_BLX.shape[1], device=x_BLX.device)[None]
 
     def _mixing(self, scores_BHQS: Tensor, visible: Tensor, at_BQ: Tensor) -> Tensor:
         """What multiplies the values of the sources, for the rows that stand at `at_BQ`."""
@@ -120,21 +140,21 @@ class SelfAttention(nn.Module):
             visible_BQS = visible_BQS & valid_BL(lengths_B, length)[:, None]
         return visible_BQS[:, None]
 
-    def _turned(self, x_BLHK: Tensor, at_BL: Tensor | None) -> Tensor:
+    def _turned(self, x_BLHK: Tensor, at_BL: Tensor) -> Tensor:
         """Rotary positions: channel pairs (i, i + K/2) turned by position / rope_base^(2i/K)."""
         if self.rope_base is None:
             return x_BLHK
-        length, width = x_BLHK.shape[1], x_BLHK.shape[3]
-        at = torch.arange(length, device=x_BLHK.device) if at_BL is None else at_BL
-        exact = torch.float32 if x_BLHK.device.type == "mps" else torch.float64  # which mps does not have
-        pair_K = torch.arange(width, device=x_BLHK.device, dtype=exact) % (width // 2)
-        angle = at[..., None, None] * self.rope_base ** (-2 * pair_K / width)
-        cos, sin = angle.cos(), angle.sin()
-        sin[..., : width // 2].neg_()
-        return x_BLHK * cos.to(x_BLHK.dtype) + x_BLHK.roll(width // 2, dims=-1) * sin.to(x_BLHK.dtype)
+        cos_LP, sin_LP = angles(self.length, self.head_width // 2, self.rope_base, x_BLHK.device, x_BLHK.dtype)
+        return fast.rotated(x_BLHK, cos_LP[at_BL][:, :, None], sin_LP[at_BL][:, :, None])
 
     def _heads(self, x_BLD: Tensor, n_heads: int) -> Tensor:
         return x_BLD.unflatten(-1, (n_heads, self.head_width))
 
-    def _joined(self, y_BHLK: Tensor) -> Tensor:
-        return self.out(y_BHLK.transpose(1, 2).flatten(2))
+
+@functools.lru_cache(maxsize=32)
+@torch.inference_mode(False)
+def angles(length: int, n_pairs: int, base: float, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of position / base^(i / n_pairs), (length, n_pairs), each computed in float64."""
+    pair_P = torch.arange(n_pairs, dtype=torch.float64) / n_pairs
+    angle_LP = torch.arange(length, dtype=torch.float64)[:, None] * base**-pair_P
+    return angle_LP.cos().to(dtype).to(device), angle_LP.sin().to(dtype).to(device)

@@ -9,7 +9,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from partwise.errors import ConfigError
-from partwise.layers import linear, valid_BL
+from partwise.layers import linear, mixed_values, valid_BL
+from partwise.packing import Packing
 from partwise.shapes import MixerSize
 from partwise.taps import Tap
 from partwise.token_mixers import TOKEN_MIXERS
@@ -128,17 +129,25 @@ class _RandomMixing(nn.Module):
         self.register_buffer("mix_HLL", mix_HLL)
 
     def forward(self, x_BLD: Tensor, lengths_B: Tensor | None) -> Tensor:
-        v_BHSK = self._values(x_BLD)
-        return self._joined(self.mix(self._matrix(x_BLD.shape[1], lengths_B)).to(v_BHSK.dtype) @ v_BHSK)
+        return self.out(self._read(self.value(x_BLD), lengths_B))
+
+    def forward_packed(self, x_1ND: Tensor, packing: Packing) -> Tensor:
+        return self.out(packing.through(self._read, self.value(x_1ND)))
 
     def forward_at(self, x_BLD: Tensor, read_BQ: Tensor, lengths_B: Tensor | None) -> Tensor:
-        v_BHSK, mix_BHLS = self._values(x_BLD), self._matrix(x_BLD.shape[1], lengths_B)
+        mix_BHLS = self._matrix(x_BLD.shape[1], lengths_B)
         if mix_BHLS.shape[0] == 1:
             mix_BHQS = mix_BHLS[0, :, read_BQ].transpose(0, 1)
         else:
             index = read_BQ[:, None, :, None].expand(-1, self.n_heads, -1, mix_BHLS.shape[-1])
             mix_BHQS = mix_BHLS.gather(2, index)
-        return self._joined(mix_BHQS.to(v_BHSK.dtype) @ v_BHSK)
+        y_BHQK = mixed_values(mix_BHQS, x_BLD, self.value, self.n_heads)
+        return self.out(y_BHQK.transpose(1, 2).flatten(2))
+
+    def _read(self, v_BSD: Tensor, lengths_B: Tensor | None) -> Tensor:
+        v_BHSK = v_BSD.unflatten(-1, (self.n_heads, self.head_width)).transpose(1, 2)
+        mix_BHLS = self.mix(self._matrix(v_BSD.shape[1], lengths_B)).to(v_BHSK.dtype)
+        return (mix_BHLS @ v_BHSK).transpose(1, 2).flatten(2)
 
     def _matrix(self, length: int, lengths_B: Tensor | None) -> Tensor:
         """The matrix for this input, (B or 1, H, L, S): the corner, centred anew where that is needed."""
@@ -159,9 +168,3 @@ class _RandomMixing(nn.Module):
         if self.sink:  # head 0 is no random draw and has no mean to take off
             centre_BHL1 = torch.cat((torch.zeros_like(centre_BHL1[:, :1]), centre_BHL1[:, 1:]), dim=1)
         return eye_LS + (w_BHLS - centre_BHL1) * used
-
-    def _values(self, x_BLD: Tensor) -> Tensor:
-        return self.value(x_BLD).unflatten(-1, (self.n_heads, self.head_width)).transpose(1, 2)
-
-    def _joined(self, y_BHLK: Tensor) -> Tensor:
-        return self.out(y_BHLK.transpose(1, 2).flatten(2))

@@ -50,7 +50,7 @@ class _ShapedAttention(SelfAttention):
         relative = size.width / config.base_width if config.tau == "published" else size.width**0.5
         self.sharpness = 1 / (config.tau0 * relative)  # sqrt(K) / tau
 
-    def _queries(self, x_BQD: Tensor, at_BQ: Tensor | None) -> Tensor:
+    def _queries(self, x_BQD: Tensor, at_BQ: Tensor) -> Tensor:
         return self.sharpness * super()._queries(x_BQD, at_BQ)
 
     def _mixing(self, scores_BHQS: Tensor, visible: Tensor, at_BQ: Tensor) -> Tensor:

@@ -1,0 +1,133 @@
+"""Fast ways beside the plain ones: the same numbers up to rounding, with fewer passes over memory.
+
+They are written for the CPU, where each pass counts; a GPU has fused kernels of its own. `with plain():` switches them
+off, for a test that holds the two together, for torch.func, and for whoever needs second derivatives.
+"""
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+_plain = False
+
+
+@contextlib.contextmanager
+def plain() -> Iterator[None]:
+    """Take the plain ways only."""
+    global _plain
+    before, _plain = _plain, True
+    try:
+        yield
+    finally:
+        _plain = before
+
+
+def applies(x: Tensor) -> bool:
+    """Whether the fast ways are taken for such a tensor."""
+    return not _plain and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64, torch.bfloat16)
+
+
+def rms_norm(x: Tensor, gain_D: Tensor, eps: float) -> Tensor:
+    """g x / sqrt(mean x^2 + eps) over the last axis; under autocast the result is in the type of the arithmetic, so
+    that it is rounded once and not by each map that reads it."""
+    if not applies(x) or x.dtype == torch.bfloat16:
+        return F.rms_norm(x, (x.shape[-1],), gain_D, eps)
+    rounded = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+    return _RmsNorm.apply(x, gain_D, eps, rounded)
+
+
+class _RmsNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, gain_D: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        inverse = norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+        ctx.save_for_backward(x, inverse, gain_D)
+        return (x * inverse).mul_(gain_D).to(dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, d_y: Tensor):
+        """Layer norm's backward kernel with a mean of zero, plus the term that it takes off for the mean."""
+        x, inverse, gain_D = ctx.saved_tensors
+        d_y, width = d_y.to(x.dtype), x.shape[-1]
+        d_x, d_gain, _ = torch.ops.aten.native_layer_norm_backward(
+            d_y, x, [width], torch.zeros_like(inverse), inverse, gain_D, None, [True, True, False]
+        )
+        d_x.add_((d_y @ gain_D).unsqueeze(-1).div_(width).mul_(inverse))
+        return d_x, d_gain, None, None
+
+
+def rotated(x_BLHK: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Channel pairs (i, i + K/2) turned by the angle whose cosine and sine, (B or 1, L, 1, K/2), are given."""
+    if applies(x_BLHK):
+        return _Rotated.apply(x_BLHK, cos, sin)
+    a, b = x_BLHK.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+class _Rotated(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        return _turn(x, cos, sin, -1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, d_y: Tensor):
+        cos, sin = ctx.saved_tensors
+        return _turn(d_y, cos, sin, 1), None, None
+
+
+def _turn(x: Tensor, cos: Tensor, sin: Tensor, sign: int) -> Tensor:
+    """Written half by half into one new tensor."""
+    y, half = torch.empty(x.shape, dtype=x.dtype), x.shape[-1] // 2
+    a, b = x[..., :half], x[..., half:]
+    torch.mul(a, cos, out=y[..., :half]).addcmul_(b, sin, value=sign)
+    torch.mul(b, cos, out=y[..., half:]).addcmul_(a, sin, value=-sign)
+    return y
+
+
+def rows_of(x_NX: Tensor, at_M: Tensor) -> Tensor:
+    """x[at] where no row is named twice: the gradient is put in place and not added up."""
+    return _Rows.apply(x_NX, at_M) if applies(x_NX) else x_NX[at_M]
+
+
+def rows_into(x_MX: Tensor, at_M: Tensor, n: int) -> Tensor:
+    """The inverse: n rows, of which those at `at` are x and the others zero."""
+    if applies(x_MX):
+        return _Into.apply(x_MX, at_M, n)
+    return x_MX.new_zeros(n, *x_MX.shape[1:]).index_copy(0, at_M, x_MX)
+
+
+def _put(x_MX: Tensor, at_M: Tensor, n: int) -> Tensor:
+    return x_MX.new_zeros(n, *x_MX.shape[1:]).index_copy_(0, at_M, x_MX)
+
+
+class _Rows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, at: Tensor) -> Tensor:
+        ctx.save_for_backward(at)
+        ctx.n = len(x)
+        return x.index_select(0, at)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, d_y: Tensor):
+        (at,) = ctx.saved_tensors
+        return _put(d_y, at, ctx.n), None
+
+
+class _Into(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, at: Tensor, n: int) -> Tensor:
+        ctx.save_for_backward(at)
+        return _put(x, at, n)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, d_y: Tensor):
+        return d_y.index_select(0, *ctx.saved_tensors), None, None
