@@ -26,10 +26,13 @@ LAYOUT = "{:<58} {:<13} {:>9} {:>9} {:>8} {:>14} {:>9}  {}"
 
 def main(arguments: Sequence[str]) -> None:
     """Measure what was asked for; only a whole measurement replaces latest.json."""
-    asked = _parser().parse_args(arguments)
+    parser = _parser()
+    asked = parser.parse_args(arguments)
     setting = Setting(pairs=asked.pairs, threads=asked.threads, attention=asked.attention)
     benches = [*steps.benches(), *whole.benches()]
     chosen = [bench for bench in benches if re.search(asked.only, f"{bench.name}, {bench.kind}", re.IGNORECASE)]
+    if not chosen:
+        parser.error(f"--only {asked.only!r} is found in no row's 'name, kind'.")
     about = machine(setting)
     print(f"{about['cpu']}, {about['cores']} cores, load {about['load_at_start']}, torch {about['torch']}")
     print(f"threads {setting.threads} for both sides; the peer's attention: {setting.attention}")
