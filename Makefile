@@ -3,7 +3,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check -q
 
-.PHONY: demo test check smoke format lint types clean
+.PHONY: demo test check smoke format lint types bench clean
 
 demo: .venv/base.done  ## install, train five architectures on two tasks, print the table (3 minutes on two cores)
 	.venv/bin/partwise reproduce mixit --scale quick --only needle,memorization --out out/demo
@@ -23,6 +23,9 @@ lint: .venv/dev.done
 types: .venv/dev.done
 	$(PY) -m mypy
 
+bench: .venv/bench.done  ## how fast, beside the usual Hugging Face loop; on a quiet machine (benchmarks/README.md)
+	$(PY) -m benchmarks
+
 format: .venv/dev.done
 	$(PY) -m ruff check --fix-only .
 	$(PY) -m ruff format .
@@ -36,6 +39,10 @@ format: .venv/dev.done
 
 .venv/dev.done: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) install -c constraints.txt -e ".[dev]"
+	touch $@ .venv/base.done
+
+.venv/bench.done: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) install -c constraints.txt -e ".[bench]"
 	touch $@ .venv/base.done
 
 clean:
