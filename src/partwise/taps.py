@@ -1,6 +1,6 @@
 """Places to look and to write. A model holds `Tap`s; probes listen with `record`, ablations write with `rewrite`.
 
-A tap costs nothing while nobody listens: the fused kernel runs. With a listener, the plain path runs.
+A tap costs nothing while nobody listens: the fused kernel runs. With a listener, or under `plainly`, the plain path runs.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,11 +20,12 @@ class Tap(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.listeners: list[Listener] = []
+        self.plain = False
 
     @property
     def listening(self) -> bool:
-        """Whether anyone looks or writes here now."""
-        return bool(self.listeners)
+        """Whether the value must pass here: someone looks or writes, or the plain path was asked for."""
+        return self.plain or bool(self.listeners)
 
     def forward(self, value: Tensor) -> Tensor:
         for listener in self.listeners:
@@ -34,7 +35,21 @@ class Tap(nn.Module):
 
 def listening(module: nn.Module) -> bool:
     """Whether any tap inside the module has a listener."""
-    return any(part.listening for part in module.modules() if isinstance(part, Tap))
+    return any(part.listeners for part in module.modules() if isinstance(part, Tap))
+
+
+@contextmanager
+def plainly(model: nn.Module) -> Iterator[None]:
+    """Take the plain path in every mixer, and still no more rows than are read: fused kernels do not stack."""
+    inside = [part for part in model.modules() if isinstance(part, Tap)]
+    before = [tap.plain for tap in inside]
+    for tap in inside:
+        tap.plain = True
+    try:
+        yield
+    finally:
+        for tap, was in zip(inside, before, strict=True):
+            tap.plain = was
 
 
 def taps(model: nn.Module, pattern: str = "*") -> dict[str, Tap]:
