@@ -18,7 +18,7 @@ from partwise.checkpoint import load_tensors, load_weights, save_tensors, weight
 from partwise.errors import ConfigError, DamagedFile, PartwiseError
 from partwise.execution import Execution, choose_execution, continued
 from partwise.model import ModelConfig, Transformer
-from partwise.parts import LEARN_RULES, AllBut, Census, LearnRule, census, select
+from partwise.parts import LEARN_RULES, AllBut, Census, LearnRule, census, ever_learning, select
 from partwise.probes import PROBES, Probe
 from partwise.records import PARTIAL, RunRecord, read_json, write_json, write_text
 from partwise.seeds import generator_for
@@ -128,11 +128,6 @@ class Experiment:
         for part in self.train.parts:
             select(model, (part.pattern,))
         return census(model, self.learn)
-
-
-def ever_learning(model: nn.Module, learn: LearnRule) -> set[str]:
-    """The parameters that learn at any stage."""
-    return set().union(*(learn.learning(model, step) for step in (0, *learn.changes())))
 
 
 def vary(base: Experiment, **axes: Any) -> list[Experiment]:
@@ -263,8 +258,8 @@ def settled_execution(place: Path, wanted: Execution) -> Execution:
             raise DamagedFile(
                 f"{path} is no execution of a run ({error}); remove the run's folder and start again."
             ) from None
-        now = {"stacked": wanted.stacked, "environment": continued(known.environment, wanted.environment)}
-        settled = dataclasses.replace(known, **now)
+        environment = continued(known.environment, wanted.environment)
+        settled = dataclasses.replace(known, stacked=wanted.stacked, environment=environment)
     write_json(path, settled.to_plain())
     return settled
 

@@ -1,6 +1,7 @@
 """Places to look and to write. A model holds `Tap`s; probes listen with `record`, ablations write with `rewrite`.
 
-A tap costs nothing while nobody listens: the fused kernel runs. With a listener, or under `plainly`, the plain path runs.
+A tap costs nothing while nobody listens: the fused kernel runs. With a listener, or within `plainly`, the plain path
+runs.
 """
 
 from collections.abc import Callable, Iterator

@@ -19,9 +19,7 @@ from partwise.configs import to_plain
 from partwise.errors import ConfigError
 from partwise.evaluation import evaluation_batch, headline, headline_of, loss_sum, measure, mode, predict
 from partwise.parts import LearnRule, census, select
-from partwise.rows import Row
 from partwise.seeds import generator_for
-from partwise.tasks import Metric
 
 Precision = Literal["float32", "bfloat16"]
 LENGTH_GROUPS = 3  # of a batch of unequal rows; more save little padding and cost a pass each (docs/lab, 2026-11-30)

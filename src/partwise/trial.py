@@ -79,7 +79,15 @@ def train(
             watch=watch,
         )
         rows = outcome(
-            model, data, state, learn=learn, batch=config.batch, flops=flops, probes=probes, test_size=test_size, seed=seed
+            model,
+            data,
+            state,
+            learn=learn,
+            batch=config.batch,
+            flops=flops,
+            probes=probes,
+            test_size=test_size,
+            seed=seed,
         )
     return recorded(
         data,
