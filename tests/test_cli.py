@@ -92,6 +92,13 @@ def test_freeze_and_learn_change_what_learns_and_the_column_says_so(call):
     assert "standard, only blocks.*.norm_1: learns 32 of" in out
 
 
+def test_like_runs_may_be_trained_as_one(call, tmp_path):
+    call("run needle --stack always --jobs 1 --seeds 2 --out out", *SMALL)
+    paths = list((tmp_path / "out" / "runs").glob("*/execution.json"))
+    assert [json.loads(path.read_text())["stacked"] for path in paths] == [2, 2]
+    assert "Did you mean 'always'?" in " ".join(call("run needle --stack alway --out out")[2].split())
+
+
 def test_precision_and_threads_are_in_the_execution(call, tmp_path):
     call("run needle --precision bfloat16 --threads 1 --out out", *SMALL)
     (path,) = (tmp_path / "out" / "runs").glob("*/execution.json")

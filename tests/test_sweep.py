@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from small import experiment
 
+from partwise import sweep
 from partwise.errors import ConfigError
-from partwise.experiment import run, run_folder
+from partwise.experiment import run, run_folder, vary
 from partwise.plugins import load_plugin
+from partwise.population import StepTimes
 from partwise.records import RunRecord, read_records
 from partwise.sweep import Options, run_all
 
@@ -264,3 +266,55 @@ def test_a_record_reads_back_as_it_was_written(tmp_path):
     record = run(experiment(), tmp_path)
     assert RunRecord.from_file(run_folder(tmp_path, experiment()) / "record.json").to_json() == record.to_json()
     json.loads(record.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def interrupt(progress):
+    if progress.step > 5:
+        raise KeyboardInterrupt
+
+
+def stacked(records):
+    return [record.execution["stacked"] for record in records]
+
+
+def test_runs_of_one_kind_are_trained_as_one_where_that_is_asked_for(tmp_path):
+    runs = [*vary(experiment(), seed=range(3)), experiment(task__n_pairs=3), experiment(train__lr=1e30)]
+    events = []
+    records = run_all(runs, tmp_path / "one", jobs=1, options=Options(stack="always"), watch=events.append)
+    assert stacked(records) == [4, 4, 4, 1, 4]
+    assert [record.status for record in records] == ["done"] * 4 + ["diverged"]
+    assert sorted(event.index for event in events if event.kind == "finished") == list(range(5))
+    assert {event.index for event in events if event.kind == "progress"} == set(range(5))
+    singles = [run(one) for one in runs[:4]]
+    for ours, theirs in zip(records[:4], singles, strict=True):
+        assert ours.digest == theirs.digest
+        assert ours.value("loss") == pytest.approx(theirs.value("loss"), rel=1e-4)
+    assert stacked(run_all(runs, tmp_path / "one", options=Options(stack="always"))) == stacked(records)
+    assert stacked(run_all(runs[:4], tmp_path / "two", jobs=2, options=Options(stack="always"))) == [1, 2, 2, 1]
+
+
+@pytest.mark.parametrize(("pays", "expected"), [(True, 2), (False, 1)])
+def test_the_timing_decides_and_is_kept_where_runs_are_stacked(tmp_path, monkeypatch, pays, expected):
+    times = StepTimes(alone_ms=2.0, stacked_ms=1.0 if pays else 3.0)
+    monkeypatch.setattr(sweep, "step_times", lambda experiments, execution: times)
+    records = run_all(vary(experiment(), seed=range(2)), tmp_path, jobs=1, options=Options(stack="auto"))
+    assert stacked(records) == [expected] * 2
+    noted = {"alone_ms": 2.0, "stacked_ms": 1.0} if pays else None
+    assert [record.execution["environment"].get("stacking") for record in records] == [noted] * 2
+
+
+def test_a_run_that_was_begun_on_its_own_goes_on_on_its_own(tmp_path):
+    runs = vary(experiment(), seed=range(3))
+    with pytest.raises(KeyboardInterrupt):
+        run(runs[0], tmp_path, checkpoint_seconds=0, watch=interrupt)
+    assert stacked(run_all(runs, tmp_path, jobs=1, options=Options(stack="always"))) == [1, 2, 2]
+
+
+def test_a_population_that_fails_or_is_killed_is_a_failure_of_each_of_its_runs(tmp_path, plugin):
+    options = Options(stack="always", plugins=(plugin,))
+    for how in ("raise", "kill"):
+        base = experiment(model__token_mixer={"name": "faulty", "how": how})
+        records = run_all(vary(base, seed=range(2)), tmp_path, jobs=1, options=options)
+        assert [record.status for record in records] == ["failed"] * 2
+        assert ("planted fault" if how == "raise" else "SIGKILL") in records[1].detail
+        assert (run_folder(tmp_path, vary(base, seed=[1])[0]) / "failure.json").is_file()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from partwise.parts import Stages as Stages
     from partwise.parts import census as census
     from partwise.plugins import load_plugins as load_plugins
+    from partwise.population import train_population as train_population
     from partwise.probes.mix_entropy import MixEntropy as MixEntropy
     from partwise.probes.score_spread import ScoreSpread as ScoreSpread
     from partwise.records import RunRecord as RunRecord
@@ -71,6 +72,7 @@ _HOME = {  # the same at run time; a test holds the two together
     "model": ("BlockConfig", "ModelConfig", "Transformer"),
     "parts": ("AllBut", "Only", "Stages", "census"),
     "plugins": ("load_plugins",),
+    "population": ("train_population",),
     "probes.mix_entropy": ("MixEntropy",),
     "probes.score_spread": ("ScoreSpread",),
     "records": ("RunRecord", "read_records"),

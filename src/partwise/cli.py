@@ -6,7 +6,7 @@ import sys
 import textwrap
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -40,6 +40,7 @@ Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Runs at once. D
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Of torch, in each run. Default: 1 below 5 M.")]
 Device = Annotated[str | None, typer.Option("--device", help="cpu, cuda, cuda:1, mps. Default: cpu.")]
 Precision = Annotated[str, typer.Option("--precision", help="float32, bfloat16, or auto: the faster one here.")]
+Stack = Annotated[str, typer.Option("--stack", help="Train like runs as one: never, always, or auto: where faster.")]
 Match = Annotated[str, typer.Option("--match", help="Arms equal in steps, parameters or flops.")]
 Plugin = Annotated[list[Path] | None, typer.Option("--plugin", help="A Python file that registers your own parts.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Forget what was done before.")]
@@ -89,6 +90,7 @@ def run(
     threads: Threads = None,
     device: Device = None,
     precision: Precision = "float32",
+    stack: Stack = "never",
     plugin: Plugin = None,
     fresh: Fresh = False,
     dry_run: DryRun = False,
@@ -103,7 +105,7 @@ def run(
         task, _names(arch), settings or [], learn=_names(learn), freeze=_names(freeze), seeds=_seeds(seeds) or [0]
     )
     experiments = _matched(experiments, match)
-    options = _options(precision, threads, device, fresh, files)
+    options = _options(precision, stack, threads, device, fresh, files)
     carry_out(experiments, out or Path("out") / task, jobs, options, dry_run)
 
 
@@ -120,6 +122,7 @@ def reproduce(
     threads: Threads = None,
     device: Device = None,
     precision: Precision = "float32",
+    stack: Stack = "never",
     plugin: Plugin = None,
     fresh: Fresh = False,
     dry_run: DryRun = False,
@@ -142,7 +145,7 @@ def reproduce(
         typer.echo("\n".join(plan.sentences))
     else:
         plan = planned(chosen, scale or "quick", _names(only), _seeds(seeds))
-    options = _options(precision, threads, device, fresh, files)
+    options = _options(precision, stack, threads, device, fresh, files)
     out = out or Path("out") / f"{recipe}-{plan.scale}"
     experiments = plan.experiments
     if plan.grids:
@@ -283,11 +286,15 @@ def _one_of(option: str, asked: str, known: tuple[str, ...]) -> str:
     return asked
 
 
-def _options(precision: str, threads: int | None, device: str | None, fresh: bool, files: tuple[str, ...]) -> "Options":
+def _options(
+    precision: str, stack: str, threads: int | None, device: str | None, fresh: bool, files: tuple[str, ...]
+) -> "Options":
     from partwise.sweep import Options
 
     precision = _one_of("precision", precision, ("float32", "bfloat16", "auto"))
-    return Options(precision=precision, threads=threads, device=device, fresh=fresh, plugins=files)  # type: ignore[arg-type]
+    stack = _one_of("stack", stack, ("never", "auto", "always"))
+    how: dict[str, Any] = {"precision": precision, "stack": stack, "threads": threads, "device": device}
+    return Options(**how, fresh=fresh, plugins=files)
 
 
 def main() -> None:

@@ -29,19 +29,22 @@ class Execution:
         precision: of the arithmetic; weights and optimizer stay in float32.
         threads: of torch.
         device: cpu, cuda, cuda:1, mps.
-        environment: versions, machine, git state of the code, digests of plug-ins.
+        stacked: how many models were trained as one (population.py).
+        environment: versions, machine, git state of the code, digests of plug-ins; what a calibration found.
     """
 
     precision: Precision = "float32"
     threads: int = 1
     device: str = "cpu"
+    stacked: int = 1
     environment: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.precision not in ("float32", "bfloat16"):
             raise ConfigError(f"precision is {self.precision!r}: float32 or bfloat16 was expected.")
-        if self.threads < 1:
-            raise ConfigError(f"threads is {self.threads}: at least 1 was expected.")
+        for name in ("threads", "stacked"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}: at least 1 was expected.")
 
     def to_plain(self) -> dict[str, Any]:
         """For execution.json."""

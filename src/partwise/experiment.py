@@ -18,7 +18,7 @@ from partwise.checkpoint import load_tensors, load_weights, save_tensors, weight
 from partwise.errors import ConfigError, DamagedFile, PartwiseError
 from partwise.execution import Execution, choose_execution, continued
 from partwise.model import ModelConfig, Transformer
-from partwise.parts import LEARN_RULES, AllBut, Census, LearnRule, census, select
+from partwise.parts import LEARN_RULES, AllBut, Census, LearnRule, census, ever_learning, select
 from partwise.probes import PROBES, Probe
 from partwise.records import PARTIAL, RunRecord, read_json, write_json, write_text
 from partwise.seeds import generator_for
@@ -130,11 +130,6 @@ class Experiment:
         return census(model, self.learn)
 
 
-def ever_learning(model: nn.Module, learn: LearnRule) -> set[str]:
-    """The parameters that learn at any stage."""
-    return set().union(*(learn.learning(model, step) for step in (0, *learn.changes())))
-
-
 def vary(base: Experiment, **axes: Any) -> list[Experiment]:
     """The base in every combination of the given values.
 
@@ -177,19 +172,25 @@ def run(
     experiment = configs.checked(experiment)
     if out is None:
         data, model = experiment.build()
-        execution = _chosen(execution, model)
+        execution = chosen_execution(execution, model)
         return _run(experiment, data, model, execution, None, checkpoint_seconds, watch)
     place = run_folder(out, experiment)
     with locked(place):
-        remove(place, f"{PARTIAL}*")  # of a write that was killed
-        if fresh:
-            remove(place, "*.json", "*.safetensors", "error.txt")
-        if (place / "record.json").is_file():
-            return kept(place, experiment)
+        done = found_in(place, experiment, fresh=fresh)
+        if done is not None:
+            return done
         data, model = experiment.build()
-        execution = settled_execution(place, _chosen(execution, model))
+        execution = settled_execution(place, chosen_execution(execution, model))
         write_json(place / "experiment.json", configs.to_plain(experiment))
         return _run(experiment, data, model, execution, place, checkpoint_seconds, watch)
+
+
+def found_in(place: Path, experiment: Experiment, *, fresh: bool) -> RunRecord | None:
+    """The record of an earlier run in a folder that is held; None if none is finished. `fresh` forgets it."""
+    remove(place, f"{PARTIAL}*")  # of a write that was killed
+    if fresh:
+        remove(place, "*.json", "*.safetensors", "error.txt")
+    return kept(place, experiment) if (place / "record.json").is_file() else None
 
 
 def kept(place: Path, experiment: Experiment) -> RunRecord:
@@ -211,7 +212,8 @@ def remove(place: Path, *patterns: str) -> None:
             path.unlink(missing_ok=True)
 
 
-def _chosen(execution: Execution | Callable[[nn.Module], Execution] | None, model: nn.Module) -> Execution:
+def chosen_execution(execution: Execution | Callable[[nn.Module], Execution] | None, model: nn.Module) -> Execution:
+    """The execution itself, or what is chosen for the model."""
     if execution is None:
         return choose_execution(model)
     return execution if isinstance(execution, Execution) else execution(model)
@@ -251,12 +253,13 @@ def settled_execution(place: Path, wanted: Execution) -> Execution:
     if path.is_file():
         try:
             plain = read_json(path)
-            known = Execution(**{name: plain[name] for name in Execution.__dataclass_fields__})
+            known = Execution(**{name: ({"stacked": 1} | plain)[name] for name in Execution.__dataclass_fields__})
         except (TypeError, KeyError, ConfigError) as error:
             raise DamagedFile(
                 f"{path} is no execution of a run ({error}); remove the run's folder and start again."
             ) from None
-        settled = dataclasses.replace(known, environment=continued(known.environment, wanted.environment))
+        environment = continued(known.environment, wanted.environment)
+        settled = dataclasses.replace(known, stacked=wanted.stacked, environment=environment)
     write_json(path, settled.to_plain())
     return settled
 
@@ -283,6 +286,11 @@ def _run(
         checkpoint_seconds=checkpoint_seconds,
         watch=watch,
     )
+    return signed(experiment, trained, model, place)
+
+
+def signed(experiment: Experiment, trained: RunRecord, model: nn.Module, place: Path | None) -> RunRecord:
+    """The record of a training as that of this experiment; with `place`, it and the model are written down."""
     record = dataclasses.replace(
         trained,
         digest=experiment.digest,

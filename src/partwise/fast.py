@@ -1,7 +1,8 @@
 """Fast ways beside the plain ones: the same numbers up to rounding, with fewer passes over memory.
 
 They are written for the CPU, where each pass counts; a GPU has fused kernels of its own. `with plain():` switches them
-off, for a test that holds the two together, for torch.func, and for whoever needs second derivatives.
+off, and fused attention too: for a test that holds the two together, for torch.func, which cannot stack them, and for
+whoever needs second derivatives.
 """
 
 import contextlib
@@ -13,6 +14,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 _plain = False
+
+
+def asked_plain() -> bool:
+    """Whether `plain()` is in force."""
+    return _plain
 
 
 @contextlib.contextmanager

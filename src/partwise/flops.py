@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from partwise import fast
 from partwise.evaluation import mode
 from partwise.parts import LearnRule
 from partwise.seeds import generator_for
@@ -18,7 +19,8 @@ def flops_per_example(model: nn.Module, data: Any, learn: LearnRule) -> list[tup
 
     Returns:
         (first step, FLOPs) for each stage of the learn rule: what is frozen costs no weight gradient. Multiplications
-        and additions of matrix products count, padding included; what is element by element does not.
+        and additions of matrix products count, as the plain ways do them and padding included; what is element by
+        element does not.
     """
     device = next(model.parameters()).device
     n = 2
@@ -27,7 +29,7 @@ def flops_per_example(model: nn.Module, data: Any, learn: LearnRule) -> list[tup
     counted = []
     try:
         # Plain matrix products, since the fused CPU kernel is not counted; a user's dropout does not notice.
-        with mode(model, training=False), sdpa_kernel(SDPBackend.MATH), torch.random.fork_rng(devices=[]):
+        with mode(model, training=False), sdpa_kernel(SDPBackend.MATH), fast.plain(), torch.random.fork_rng(devices=[]):
             for step in (0, *learn.changes()):
                 learns = learn.learning(model, step)
                 for name, parameter in model.named_parameters():

@@ -150,6 +150,11 @@ class Stages:
         return f"Stages({', '.join(f'({stage.start}, {stage.rule!r})' for stage in self.stages)})"
 
 
+def ever_learning(model: nn.Module, rule: LearnRule) -> set[str]:
+    """The parameters that learn at any stage."""
+    return set().union(*(rule.learning(model, step) for step in (0, *rule.changes())))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Census:
     """How many numbers a model holds, and what becomes of each."""
@@ -175,8 +180,7 @@ class Census:
 
 def census(model: nn.Module, rule: LearnRule, *, ever: bool = True) -> Census:
     """Count parameters by what the rule does with them; `ever` counts what learns at any stage."""
-    steps = (0, *rule.changes()) if ever else (0,)
-    learns = set().union(*(rule.learning(model, step) for step in steps))
+    learns = ever_learning(model, rule) if ever else rule.learning(model)
     size = {name: parameter.numel() for name, parameter in model.named_parameters()}
     learned = sum(size[name] for name in learns)
     return Census(

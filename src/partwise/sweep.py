@@ -1,4 +1,5 @@
 """Many experiments: one process a run, one thread each, every run kept under its digest, so a second start resumes.
+Where it is asked for, runs that differ only in seed, rate, decay or what learns share a process as one population.
 
 A crash of one run leaves the others and is reported. When the main process goes, however it goes, its runs go too:
 each watches its parent. The server that runs are forked from has torch loaded and has run nothing, which makes a start
@@ -10,6 +11,7 @@ import dataclasses
 import datetime
 import functools
 import importlib
+import itertools
 import multiprocessing as mp
 import os
 import pickle
@@ -24,15 +26,18 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Literal
 
+from torch import nn
+
 from partwise import configs
 from partwise.channel_mixers import CHANNEL_MIXERS
 from partwise.checkpoint import load_tensors
 from partwise.errors import ConfigError, PartwiseError
-from partwise.execution import choose_execution, usable_cores
+from partwise.execution import Execution, choose_execution, usable_cores
 from partwise.experiment import Busy, Experiment, kept, run, run_folder
 from partwise.joins import JOINS
 from partwise.parts import LEARN_RULES
 from partwise.plugins import load_plugins, loaded_files
+from partwise.population import StepTimes, kind_of, step_times, train_population
 from partwise.probes import PROBES
 from partwise.records import RunRecord, write_text
 from partwise.tasks import TASKS
@@ -51,6 +56,15 @@ class Options:
     device: str | None = None
     fresh: bool = False
     plugins: tuple[str, ...] = ()
+    stack: Literal["never", "auto", "always"] = "never"  # runs that can be one population; auto: where timing says so
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What one process does: a run, or several as one population, and the timing that said so."""
+
+    indices: tuple[int, ...]
+    times: StepTimes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,12 +135,57 @@ def run_all(
             _, model = experiments[pending[0]].build()
             chosen = choose_execution(model, precision="auto", threads=options.threads, device=options.device)
             options = dataclasses.replace(options, precision=chosen.precision)
-        _run_pending(pending, experiments, Path(out), jobs, options, watch, records)
+        works = _shared_out(pending, experiments, place_of, jobs, options)
+        _run_pending(works, experiments, Path(out), min(jobs, len(works)), options, watch, records)
     return [
         _labelled(records[first], experiments[index])
         for index, place in place_of.items()
         if (first := first_of[place]) in records
     ]
+
+
+def _shared_out(
+    pending: Sequence[int], experiments: Sequence[Experiment], place_of: dict[int, Path], jobs: int, options: Options
+) -> deque[_Work]:
+    """Who goes with whom: on a CPU all jobs have their part of the runs of one kind; on a GPU these are one population.
+
+    A run that was begun on its own goes on from its checkpoint.
+    """
+    groups: dict[str, list[int]] = {}
+    for index in pending:
+        begun = (place_of[index] / "checkpoint.safetensors").is_file() and not options.fresh
+        alone = options.stack == "never" or begun
+        groups.setdefault(experiments[index].digest if alone else kind_of(experiments[index]), []).append(index)
+    works: deque[_Work] = deque()
+    for group in groups.values():
+        n_parts = min(jobs, len(group)) if options.device in (None, "cpu") else 1
+        bounds = [len(group) * part // n_parts for part in range(n_parts + 1)]
+        parts = [tuple(group[start:stop]) for start, stop in itertools.pairwise(bounds)]
+        times = None
+        if options.stack == "auto" and len(parts[-1]) > 1:  # timed before the machine is busy
+            stacked = [experiments[index] for index in parts[-1]]
+            times = step_times(stacked, execution=_chooser(options, at_once=jobs))
+            if not times.pays:
+                parts = [(index,) for index in group]
+        works += [_Work(part, times if len(part) > 1 else None) for part in parts]
+    return works
+
+
+def _chooser(options: Options, *, at_once: int, times: StepTimes | None = None) -> Callable[[nn.Module], Execution]:
+    """Chooses what `options` leave open, run by run; `times` are noted."""
+
+    def choose(model: nn.Module) -> Execution:
+        chosen = choose_execution(
+            model,
+            precision=options.precision,
+            threads=options.threads,
+            device=options.device,
+            at_once=at_once,
+        )
+        noted = {} if times is None else {"stacking": dataclasses.asdict(times)}
+        return dataclasses.replace(chosen, environment=chosen.environment | noted)
+
+    return choose
 
 
 def _labelled(record: RunRecord, experiment: Experiment) -> RunRecord:
@@ -148,7 +207,7 @@ def _otherwise(record: RunRecord, options: "Options") -> str:
 
 
 def _run_pending(
-    pending: deque[int],
+    works: deque[_Work],
     experiments: Sequence[Experiment],
     out: Path,
     jobs: int,
@@ -162,40 +221,48 @@ def _run_pending(
     _check_startable(with_main)
     plugins = {*options.plugins, *map(str, loaded_files())}
     options = dataclasses.replace(options, plugins=tuple(sorted(plugins)))
-    running: dict[Connection, tuple[int, Any]] = {}
+    running: dict[Connection, tuple[_Work, Any]] = {}
     told: set[int] = set()  # runs that said how they ended
+
+    def heard(index: int, kind: str, content: Any) -> None:
+        if kind == "progress":
+            watch(Event(kind="progress", index=index, progress=content))
+            return
+        told.add(index)
+        if kind == "busy":
+            watch(Event(kind="busy", index=index, message=content))
+            return
+        records[index] = content if kind == "finished" else _failed(experiments[index], out, *content)
+        watch(Event(kind="finished", index=index, record=records[index]))
+
     try:
-        while pending or running:
-            while pending and len(running) < jobs:
-                index = pending.popleft()
+        while works or running:
+            while works and len(running) < jobs:
+                work = works.popleft()
                 ours, theirs = context.Pipe(duplex=False)
-                arguments = (configs.to_plain(experiments[index]), str(out), options, modules, jobs, theirs)
+                plain = [configs.to_plain(experiments[index]) for index in work.indices]
+                arguments = (plain, work.times, str(out), options, modules, jobs, theirs)
                 process = context.Process(target=_child, args=arguments, daemon=True)
                 with _quiet_start(with_main):
                     process.start()
                 theirs.close()
-                running[ours] = (index, process)
-                watch(Event(kind="started", index=index))
+                running[ours] = (work, process)
+                for index in work.indices:
+                    watch(Event(kind="started", index=index))
             for ready in wait(list(running)):
                 assert isinstance(ready, Connection)
-                index, process = running[ready]
-                kind, content = _heard(ready)
-                if kind == "progress":
-                    watch(Event(kind="progress", index=index, progress=content))
+                work, process = running[ready]
+                said = _heard(ready)
+                if said is not None:
+                    place, kind, content = said
+                    heard(work.indices[place], kind, content)
                     continue
-                if kind == "ended":
-                    process.join()
-                    ready.close()
-                    del running[ready]
-                    if index in told:
-                        continue
-                    kind, content = "failed", (_how_it_ended(process.exitcode), "")
-                told.add(index)
-                if kind == "busy":
-                    watch(Event(kind="busy", index=index, message=content))
-                    continue
-                records[index] = content if kind == "finished" else _failed(experiments[index], out, *content)
-                watch(Event(kind="finished", index=index, record=records[index]))
+                process.join()
+                ready.close()
+                del running[ready]
+                for index in work.indices:
+                    if index not in told:
+                        heard(index, "failed", (_how_it_ended(process.exitcode), ""))
     finally:
         for _, process in running.values():
             process.terminate()
@@ -261,40 +328,47 @@ def _check_startable(with_main: bool) -> None:
 
 
 def _child(
-    plain: dict[str, Any], out: str, options: Options, modules: tuple[str, ...], at_once: int, pipe: Connection
+    plain: list[dict[str, Any]],
+    times: StepTimes | None,
+    out: str,
+    options: Options,
+    modules: tuple[str, ...],
+    at_once: int,
+    pipe: Connection,
 ) -> None:
-    """One run in its own process; tells the parent how it goes and how it ended."""
+    """One run, or one population, in its own process; tells the parent how it goes and how it ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _end_with_parent()
 
-    def tell(kind: str, content: Any) -> None:
+    def tell(place: int, kind: str, content: Any) -> None:
         with contextlib.suppress(BrokenPipeError):
-            pipe.send((kind, content))
+            pipe.send((place, kind, content))
+
+    def tell_all(kind: str, content: Any) -> None:
+        for place in range(len(plain)):
+            tell(place, kind, content)
 
     try:
         load_plugins(options.plugins)
         for module in modules:
             importlib.import_module(module)
-        experiment = configs.from_plain(Experiment, plain)
-        execution = functools.partial(
-            choose_execution,
-            precision=options.precision,
-            threads=options.threads,
-            device=options.device,
-            at_once=at_once,
-        )
-        record = run(
-            experiment, out, execution=execution, fresh=options.fresh, watch=lambda progress: tell("progress", progress)
-        )
-        tell("finished", record)
+        experiments = [configs.from_plain(Experiment, one) for one in plain]
+        how: dict[str, Any] = {"execution": _chooser(options, at_once=at_once, times=times), "fresh": options.fresh}
+        if len(experiments) == 1:
+            watch = functools.partial(tell, 0, "progress")
+            tell(0, "finished", run(experiments[0], out, watch=watch, **how))
+        else:
+            watch_all = lambda place, progress: tell(place, "progress", progress)  # noqa: E731
+            for place, record in enumerate(train_population(experiments, out, watch=watch_all, **how)):
+                tell(place, "finished", record)
     except Busy as error:
-        tell("busy", str(error))
+        tell_all("busy", str(error))
     except Exception as error:
         message = str(error) if isinstance(error, PartwiseError) else f"{type(error).__name__}: {error}"
-        tell("failed", (message, traceback.format_exc()))
+        tell_all("failed", (message, traceback.format_exc()))
 
 
 def _end_with_parent() -> None:
@@ -310,12 +384,12 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _heard(pipe: Connection) -> tuple[str, Any]:
-    """What a run says; "ended" when its process has gone."""
+def _heard(pipe: Connection) -> tuple[int, str, Any] | None:
+    """What a run says, behind its place in its process's work; None when the process has gone."""
     try:
         return pipe.recv()
     except (EOFError, OSError, pickle.UnpicklingError):  # gone, perhaps in the middle of a word
-        return "ended", None
+        return None
 
 
 def _how_it_ended(code: int) -> str:

@@ -5,7 +5,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -19,10 +19,8 @@ from partwise.configs import to_plain
 from partwise.errors import ConfigError
 from partwise.evaluation import evaluation_batch, headline, headline_of, loss_sum, measure, mode, predict
 from partwise.parts import LearnRule, census, select
-from partwise.rows import Row
 from partwise.seeds import generator_for
 from partwise.taps import listening
-from partwise.tasks import Metric
 
 Precision = Literal["float32", "bfloat16"]
 LENGTH_GROUPS = 3  # of a batch of unequal rows; more save little padding and cost a pass each (docs/lab, 2026-11-30)
@@ -161,6 +159,11 @@ class Fit:
     stopped_early: bool = False
     seconds: float = 0.0
 
+    @property
+    def ended(self) -> bool:
+        """Whether it goes no further, however many steps are left."""
+        return bool(self.diverged) or self.stopped_early
+
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
@@ -206,8 +209,7 @@ def fit(
     """
     device = next(model.parameters()).device
     wanted = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
-    counts = parameter_counts(model, learn)
-    validation, metric = evaluation_batch(data, "validation", n=config.validation_size, seed=seed), headline_of(data)
+    course = Course(model, data, learn=learn, config=config, seed=seed, watch=watch)
     for part in config.parts:
         select(model, (part.pattern,))
     with contextlib.ExitStack() as stack:
@@ -219,8 +221,7 @@ def fit(
         stack.enter_context(mode(model, training=True))
         _still_what_is_frozen(model)
         started, written = time.perf_counter() - state.seconds, time.perf_counter()
-        score = None
-        while state.step < config.steps and not state.diverged and not state.stopped_early:
+        while state.step < config.steps and not state.ended:
             step = state.step
             if optimizer is None or step in learn.changes():
                 optimizer = optimizer_for(model, learn.learning(model, step), config, before=optimizer)
@@ -230,47 +231,85 @@ def fit(
 
             batch = data.sample(config.batch, split="train", generator=generator_for(seed, f"train/{step}"))
             loss, norm = update(model, batch, optimizer, config=config, device=device, precision=precision)
-            state.first_loss = loss if state.first_loss is None else state.first_loss
-            if not math.isfinite(loss) or not math.isfinite(norm) or loss > 1000 * max(1.0, state.first_loss):
-                state.diverged = f"diverged at step {step}: loss {loss:.4g}, gradient norm {norm:.4g}"
+            course.follow(state, batch, loss, norm)
+            if state.diverged:
                 break
-
-            state.step += 1
-            state.tokens += int(batch.lengths_B.sum()) if batch.lengths_B is not None else batch.targets_BL.numel()
-            state.window.append(loss)
-            if config.logs(state.step):
-                entry: dict[str, Any] = {
-                    "step": state.step,
-                    "loss": sum(state.window) / len(state.window),
-                    "rate": config.lr * config.rate(step),
-                    "gradient_norm": norm,
-                }
-                state.window.clear()
-                if config.evaluates(state.step):
-                    found = measure(model, data, validation, split="validation", step=state.step, counts=counts)
-                    entry["validation"] = scores = _in_short(found, metric)
-                    score = scores[metric.name]
-                    state.stopped_early = config.stop_when_solved and scores["solved"] and _was_solved(state.history)
-                state.history.append(entry)
-                if watch is not None:
-                    now = {"step": state.step, "steps": config.steps, "loss": entry["loss"]}
-                    watch(Progress(**now, metric=metric.name, score=score))
             state.seconds = time.perf_counter() - started
             if checkpoint is not None and time.perf_counter() - written > checkpoint_seconds:
                 save_checkpoint(checkpoint, model, optimizer, state, stamp)
                 written = time.perf_counter()
-        if not state.diverged and optimizer is not None and not _is_sound(optimizer, state):
-            state.diverged = f"diverged at step {state.step}: what it learned, or its validation loss, is no number"
+        if optimizer is not None:
+            course.finish(state, [parameter for group in optimizer.param_groups for parameter in group["params"]])
         if checkpoint is not None and optimizer is not None:
             save_checkpoint(checkpoint, model, optimizer, state, stamp)
     return state
 
 
-def _is_sound(optimizer: torch.optim.AdamW, state: Fit) -> bool:
-    """Whether what learned and the last score on validation are numbers."""
-    scored = [entry["validation"]["loss"] for entry in state.history if "validation" in entry]
-    learned = (parameter for group in optimizer.param_groups for parameter in group["params"])
-    return all(math.isfinite(loss) for loss in scored[-1:]) and all(bool(p.isfinite().all()) for p in learned)
+class Course:
+    """Follows one training from step to step: its learning curve, its scores on validation, whether it goes on.
+
+    Args:
+        model: whose scores are noted; it must hold the weights of the step that is followed.
+        data, learn, config, seed, watch: as in `fit`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: Any,
+        *,
+        learn: LearnRule,
+        config: TrainConfig,
+        seed: int,
+        watch: Callable[[Progress], None] | None = None,
+    ):
+        self.model, self.data, self.config, self.watch = model, data, config, watch
+        self.counts, self.metric = parameter_counts(model, learn), headline_of(data)
+        self.validation = evaluation_batch(data, "validation", n=config.validation_size, seed=seed)
+        self.score: float | None = None
+
+    def follow(self, state: Fit, batch: Batch, loss: float, norm: float) -> None:
+        """Note what an update came to; `state.diverged` says so if it was none."""
+        config = self.config
+        state.first_loss = loss if state.first_loss is None else state.first_loss
+        if not math.isfinite(loss) or not math.isfinite(norm) or loss > 1000 * max(1.0, state.first_loss):
+            state.diverged = f"diverged at step {state.step}: loss {loss:.4g}, gradient norm {norm:.4g}"
+            return
+        rate = config.lr * config.rate(state.step)
+        state.step += 1
+        state.tokens += int(batch.lengths_B.sum()) if batch.lengths_B is not None else batch.targets_BL.numel()
+        state.window.append(loss)
+        if not config.logs(state.step):
+            return
+        entry: dict[str, Any] = {
+            "step": state.step,
+            "loss": sum(state.window) / len(state.window),
+            "rate": rate,
+            "gradient_norm": norm,
+        }
+        state.window.clear()
+        if config.evaluates(state.step):
+            entry["validation"] = scores = self._scores(state.step)
+            self.score = scores[self.metric.name]
+            state.stopped_early = config.stop_when_solved and scores["solved"] and _was_solved(state.history)
+        state.history.append(entry)
+        if self.watch is not None:
+            now = {"step": state.step, "steps": config.steps, "loss": entry["loss"]}
+            self.watch(Progress(**now, metric=self.metric.name, score=self.score))
+
+    def finish(self, state: Fit, learned: Iterable[Tensor]) -> None:
+        """Say that it diverged where what learned, or the last score on validation, is no number."""
+        scored = [entry["validation"]["loss"] for entry in state.history if "validation" in entry]
+        sound = all(map(math.isfinite, scored[-1:])) and all(bool(tensor.isfinite().all()) for tensor in learned)
+        if not state.diverged and not sound:
+            state.diverged = f"diverged at step {state.step}: what it learned, or its validation loss, is no number"
+
+    def _scores(self, step: int) -> dict[str, Any]:
+        """What a history keeps of the scores on validation: the headline, the loss, whether it is solved."""
+        found = measure(self.model, self.data, self.validation, split="validation", step=step, counts=self.counts)
+        scores = {row.quantity: row.value for row in found if row.where == "validation"}
+        now = headline(self.metric, scores)
+        return {self.metric.name: now.value, "loss": scores.get("loss", now.value), "solved": now.solved}
 
 
 def _stamp(model: nn.Module, data: Any, learn: LearnRule, config: TrainConfig) -> dict[str, Any]:
@@ -281,13 +320,6 @@ def _stamp(model: nn.Module, data: Any, learn: LearnRule, config: TrainConfig) -
         "task": [type(data).__name__, repr(getattr(data, "task", None)), repr(data.shape)],
         "parameters": {name: list(parameter.shape) for name, parameter in model.named_parameters()},
     }
-
-
-def _in_short(found: list[Row], metric: Metric) -> dict[str, Any]:
-    """The scores on validation that a history keeps: the headline, the loss, whether it is solved."""
-    scores = {row.quantity: row.value for row in found if row.where == "validation"}
-    now = headline(metric, scores)
-    return {metric.name: now.value, "loss": scores.get("loss", now.value), "solved": now.solved}
 
 
 def _still_what_is_frozen(model: nn.Module) -> None:
@@ -370,18 +402,13 @@ def optimizer_for(
     here; what stops is dropped. `requires_grad` follows.
     """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    chosen = [(part, select(model, (part.pattern,))) for part in config.parts]
+    settings = peaks_and_decays(model, config)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in learning)
-        if name not in learning:
+        if name in learning:
+            groups.setdefault(settings[name], []).append(parameter)
+        else:
             parameter.grad = None
-            continue
-        lr, decay = config.lr, config.weight_decay if parameter.ndim >= 2 else 0.0
-        for part, named in chosen:
-            if name in named:
-                lr = lr if part.lr is None else part.lr
-                decay = decay if part.weight_decay is None else part.weight_decay
-        groups.setdefault((lr, decay), []).append(parameter)
     optimizer = torch.optim.AdamW(
         [{"params": held, "lr": lr, "peak": lr, "weight_decay": decay} for (lr, decay), held in groups.items()],
         betas=config.betas,
@@ -393,6 +420,20 @@ def optimizer_for(
             if held_before.requires_grad:
                 optimizer.state[held_before] = moments
     return optimizer
+
+
+def peaks_and_decays(model: nn.Module, config: TrainConfig) -> dict[str, tuple[float, float]]:
+    """Of each parameter, the peak of its rate and its weight decay."""
+    chosen = [(part, select(model, (part.pattern,))) for part in config.parts]
+    found = {}
+    for name, parameter in model.named_parameters():
+        lr, decay = config.lr, config.weight_decay if parameter.ndim >= 2 else 0.0
+        for part, named in chosen:
+            if name in named:
+                lr = lr if part.lr is None else part.lr
+                decay = decay if part.weight_decay is None else part.weight_decay
+        found[name] = lr, decay
+    return found
 
 
 def save_checkpoint(

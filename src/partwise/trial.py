@@ -66,7 +66,6 @@ def train(
     with execution.in_force():
         model.to(execution.device)
         _check_outputs(model, data)
-        counted = census(model, learn)
         flops = flops_per_example(model, data, learn)
         state = fit(
             model,
@@ -79,18 +78,22 @@ def train(
             checkpoint_seconds=checkpoint_seconds,
             watch=watch,
         )
-        spent_flops = spent(flops, state.step, config.batch)
-        rows = [
-            Row(where="model", quantity="trainable_parameters", value=counted.learned, unit="parameter"),
-            Row(where="model", quantity="total_parameters", value=counted.total, unit="parameter"),
-            Row(where="model", quantity="fixed_values", value=counted.fixed, unit="value"),
-            Row(where="train", quantity="tokens", value=state.tokens, unit="token", step=state.step),
-            Row(where="train", quantity="flops", value=spent_flops, unit="FLOP", step=state.step),
-        ]
-        if not state.diverged:
-            rows += _tested(model, data, state, parameter_counts(model, learn), probes, test_size, seed)
-    return RunRecord(
-        digest="",
+        rows = outcome(
+            model,
+            data,
+            state,
+            learn=learn,
+            batch=config.batch,
+            flops=flops,
+            probes=probes,
+            test_size=test_size,
+            seed=seed,
+        )
+    return recorded(
+        data,
+        state,
+        rows,
+        execution,
         architecture=type(model).__name__,
         matching="steps",
         selection="not said",
@@ -100,6 +103,47 @@ def train(
             "train": configs.to_plain(config),
             "seed": seed,
         },
+    )
+
+
+def outcome(
+    model: nn.Module,
+    data: Any,
+    state: Fit,
+    *,
+    learn: LearnRule,
+    batch: int,
+    flops: list[tuple[int, float]],
+    probes: tuple[Any, ...],
+    test_size: int,
+    seed: int,
+) -> list[Row]:
+    """All that is measured on a model whose training has ended: what it cost and, unless it diverged, its test.
+
+    Args:
+        model: as the training left it.
+        state: how the training ended.
+        batch: examples an update.
+        flops: of one example, from `flops_per_example`.
+        data, learn, probes, test_size, seed: as in `train`.
+    """
+    counted, spent_flops = census(model, learn), spent(flops, state.step, batch)
+    found = [
+        Row(where="model", quantity="trainable_parameters", value=counted.learned, unit="parameter"),
+        Row(where="model", quantity="total_parameters", value=counted.total, unit="parameter"),
+        Row(where="model", quantity="fixed_values", value=counted.fixed, unit="value"),
+        Row(where="train", quantity="tokens", value=state.tokens, unit="token", step=state.step),
+        Row(where="train", quantity="flops", value=spent_flops, unit="FLOP", step=state.step),
+    ]
+    if not state.diverged:
+        found += _tested(model, data, state, parameter_counts(model, learn), probes, test_size, seed)
+    return found
+
+
+def recorded(data: Any, state: Fit, rows: list[Row], execution: Execution, **named: Any) -> RunRecord:
+    """How a training ended, what was measured, and under which names, as one record; `digest` is empty if not named."""
+    return RunRecord(
+        **{"digest": ""} | named,
         status="diverged" if state.diverged else "done",
         detail=state.diverged,
         steps=state.step,

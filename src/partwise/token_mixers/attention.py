@@ -18,6 +18,7 @@ from partwise.taps import Tap
 from partwise.token_mixers import TOKEN_MIXERS
 
 TINY = 4  # rows so short that the fused kernel, at a cost a row and head, is slower than the plain way
+LONG = 32  # from here on the plain way is the faster one in bfloat16 on a CPU, whose fused kernel is not made for it
 
 
 @TOKEN_MIXERS.register("attention")
@@ -100,10 +101,15 @@ class SelfAttention(nn.Module):
     def _read(self, q_BLHK: Tensor, k_BSVK: Tensor, v_BSVK: Tensor, lengths_B: Tensor | None) -> Tensor:
         """What every position reads, (B, L, H, K)."""
         q_BHLK, k_BHSK, v_BHSK = q_BLHK.transpose(1, 2), self._shared(k_BSVK), self._shared(v_BSVK)
-        if q_BHLK.shape[2] <= TINY or self.scores.listening or self.mix.listening:
+        if self.scores.listening or self.mix.listening or self._plain_is_faster(q_BHLK) or fast.asked_plain():
             mix_BHLS = self._mix(q_BHLK, k_BHSK, self._everywhere(q_BLHK), lengths_B)
             return (mix_BHLS.to(v_BHSK.dtype) @ v_BHSK).transpose(1, 2)
         return self._fused(q_BHLK, k_BHSK, v_BHSK, lengths_B).transpose(1, 2)
+
+    @staticmethod
+    def _plain_is_faster(q_BHLK: Tensor) -> bool:
+        length = q_BHLK.shape[2]
+        return length <= TINY or (_slow_fused(q_BHLK) and length >= LONG)
 
     def _shared(self, x_BSVK: Tensor) -> Tensor:
         """Heads of key or value, (B, H, S, K), as the query heads share them."""
@@ -128,7 +134,14 @@ class SelfAttention(nn.Module):
         """The mixing times the values, all rows, in one kernel."""
         # Padding is on the right, so a causal model never sees it from a position in use.
         visible = None if self.causal or lengths_B is None else valid_BL(lengths_B, k_BHSK.shape[2])[:, None, None]
-        return F.scaled_dot_product_attention(q_BHLK, k_BHSK, v_BHSK, attn_mask=visible, is_causal=self.causal)
+        if not _slow_fused(q_BHLK):
+            return F.scaled_dot_product_attention(q_BHLK, k_BHSK, v_BHSK, attn_mask=visible, is_causal=self.causal)
+        q_BHLK, k_BHSK, exact_BHSK = q_BHLK.float(), k_BHSK.float(), v_BHSK.float()
+        with torch.autocast("cpu", enabled=False):
+            y_BHLK = F.scaled_dot_product_attention(
+                q_BHLK, k_BHSK, exact_BHSK, attn_mask=visible, is_causal=self.causal
+            )
+        return y_BHLK.to(v_BHSK.dtype)
 
     def _visible(self, at_BQ: Tensor, length: int, lengths_B: Tensor | None) -> Tensor:
         """Which sources a position may see, bool, to be broadcast to (B, H, Q, S)."""
@@ -149,6 +162,10 @@ class SelfAttention(nn.Module):
 
     def _heads(self, x_BLD: Tensor, n_heads: int) -> Tensor:
         return x_BLD.unflatten(-1, (n_heads, self.head_width))
+
+
+def _slow_fused(q_BHLK: Tensor) -> bool:
+    return q_BHLK.device.type == "cpu" and q_BHLK.dtype == torch.bfloat16
 
 
 @functools.lru_cache(maxsize=32)
