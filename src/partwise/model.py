@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from partwise.batch import Batch
+from partwise.caches import Cache, mixed_next
 from partwise.channel_mixers import CHANNEL_MIXERS, ChannelMixer
 from partwise.channel_mixers.gated_mlp import GatedMlp
 from partwise.errors import ConfigError
@@ -138,13 +139,18 @@ class Block(nn.Module):
         if config.order == "parallel" and self.width != size.width:
             raise ConfigError("a join that widens the stream needs order=sequential.")
 
-    def forward(self, x_BLD: Tensor, lengths_B: Tensor | None, read_BQ: Tensor | None = None) -> Tensor:
-        """(B, L, D) -> (B, L, D'), or (B, Q, D') where only some rows will be read and no tap listens."""
+    def forward(
+        self, x_BLD: Tensor, lengths_B: Tensor | None, read_BQ: Tensor | None = None, *, cache: Cache | None = None
+    ) -> Tensor:
+        """(B, L, D) -> (B, L, D'), or (B, Q, D') where only some rows will be read and no tap listens.
+
+        With a cache, x_BLD is of the L positions that come after those the cache has seen.
+        """
         if read_BQ is not None and listening(self):
             return take(self(x_BLD, lengths_B), read_BQ)
         before_BLD = x_BLD
         if self.token_mixer is not None:
-            mixed_BLD = self._mixed(self.norm_1(x_BLD), lengths_B, read_BQ)
+            mixed_BLD = self._mixed(self.norm_1(x_BLD), lengths_B, read_BQ, cache)
         if read_BQ is not None:
             x_BLD = before_BLD = take(x_BLD, read_BQ)
         if self.token_mixer is not None:
@@ -154,7 +160,9 @@ class Block(nn.Module):
             x_BLD = self.join_2(x_BLD, self.channel_mixer(self.norm_2(source_BLD)))
         return x_BLD
 
-    def _mixed(self, x_BLD: Tensor, lengths_B: Tensor | None, read_BQ: Tensor | None) -> Tensor:
+    def _mixed(self, x_BLD: Tensor, lengths_B: Tensor | None, read_BQ: Tensor | None, cache: Cache | None) -> Tensor:
+        if cache is not None:
+            return mixed_next(self.token_mixer, x_BLD, cache)
         if read_BQ is None:
             return self.token_mixer(x_BLD, lengths_B)
         if hasattr(self.token_mixer, "forward_at"):
@@ -232,11 +240,12 @@ class Transformer(nn.Module):
             x_BLD = block(x_BLD, lengths_B)
         return self.unembed(self.final_norm(self.blocks[-1](x_BLD, lengths_B, read_BQ)))
 
-    def _embedded(self, tokens_BL: Tensor) -> Tensor:
-        x_BLD, length = self.embed(tokens_BL), tokens_BL.shape[1]
+    def _embedded(self, tokens_BL: Tensor, start: int = 0) -> Tensor:
+        """(B, L, D), the first of the tokens standing at position `start`."""
+        x_BLD, stop = self.embed(tokens_BL), start + tokens_BL.shape[1]
         if self.config.positions == "learned":
-            return x_BLD + self.positions.weight[:length]
+            return x_BLD + self.positions.weight[start:stop]
         if self.config.positions == "one_hot":
-            place_LL = torch.eye(length, self.shape.length, device=x_BLD.device, dtype=x_BLD.dtype)
+            place_LL = torch.eye(stop, self.shape.length, device=x_BLD.device, dtype=x_BLD.dtype)[start:]
             return torch.cat((x_BLD, place_LL.expand(len(x_BLD), -1, -1)), dim=-1)
         return x_BLD

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from partwise.caches import Cache
 from partwise.errors import ConfigError
 from partwise.layers import linear, take, valid_BL
 from partwise.shapes import MixerSize
@@ -81,6 +82,17 @@ class SelfAttention(nn.Module):
     def forward_at(self, x_BLD: Tensor, read_BQ: Tensor, lengths_B: Tensor | None) -> Tensor:
         q_BHQK = self._queries(take(x_BLD, read_BQ), read_BQ)
         return self._read(q_BHQK, *self._keys_and_values(x_BLD), read_BQ, lengths_B)
+
+    def forward_next(self, x_BND: Tensor, cache: Cache) -> Tensor:
+        """Keeps turned keys and values, of the heads that keys and values have."""
+        at_BN = cache.seen + torch.arange(x_BND.shape[1], device=x_BND.device).expand(x_BND.shape[:2])
+        k_BNHK = self._turned(self._heads(self.key(x_BND), self.n_kv_heads), at_BN)
+        k_BHSK = cache.grown("key", k_BNHK.transpose(1, 2))
+        v_BHSK = cache.grown("value", self._heads(self.value(x_BND), self.n_kv_heads).transpose(1, 2))
+        group = self.n_heads // self.n_kv_heads
+        if group > 1:
+            k_BHSK, v_BHSK = k_BHSK.repeat_interleave(group, dim=1), v_BHSK.repeat_interleave(group, dim=1)
+        return self._read(self._queries(x_BND, at_BN), k_BHSK, v_BHSK, at_BN, None)
 
     def _queries(self, x_BQD: Tensor, at_BQ: Tensor | None) -> Tensor:
         return self._turned(self._heads(self.query(x_BQD), self.n_heads), at_BQ).transpose(1, 2)

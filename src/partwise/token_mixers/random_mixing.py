@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from partwise.caches import Cache
 from partwise.errors import ConfigError
 from partwise.layers import linear, valid_BL
 from partwise.shapes import MixerSize
@@ -139,6 +140,12 @@ class _RandomMixing(nn.Module):
             index = read_BQ[:, None, :, None].expand(-1, self.n_heads, -1, mix_BHLS.shape[-1])
             mix_BHQS = mix_BHLS.gather(2, index)
         return self._joined(mix_BHQS.to(v_BHSK.dtype) @ v_BHSK)
+
+    def forward_next(self, x_BND: Tensor, cache: Cache) -> Tensor:
+        """Keeps values and no keys: the next rows of the matrix were drawn long ago."""
+        v_BHSK, start = cache.grown("value", self._values(x_BND)), cache.seen
+        mix_BHNS = self.mix(self.mix_HLL[None, :, start : v_BHSK.shape[2], : v_BHSK.shape[2]])
+        return self._joined(mix_BHNS.to(v_BHSK.dtype) @ v_BHSK)
 
     def _matrix(self, length: int, lengths_B: Tensor | None) -> Tensor:
         """The matrix for this input, (B or 1, H, L, S): the corner, centred anew where that is needed."""
