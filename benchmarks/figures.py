@@ -37,8 +37,8 @@ def draw_scaling(found: dict[str, Any], path: Path) -> Path:
     base = found["base"]
     note = (
         f"One training step in float32 on one thread; where it is not on the axis: T={base['length']}, batch "
-        f"{base['batch']}, n={base['width']}, {base['depth']} blocks, vocabulary {base['vocabulary']}. Numbers are "
-        "slopes of the logarithms over all points; the dotted line is proportional growth. Runs: needle, standard, "
+        f"{base['batch']}, n={base['width']}, {base['depth']} blocks, vocabulary {base['vocabulary']}. Slopes are of "
+        "the logarithms, over all points; the dotted line is proportional growth. Runs: needle, standard, "
         "one thread each, as many at once as there are cores."
     )
     return save(make, path, note)
@@ -48,8 +48,9 @@ def _growth(axes: "Axes", found: dict[str, Any], axis: str, quantity: str) -> No
     label, unit = (RUNS if axis == "runs" else QUANTITIES)[quantity]
     axes.set_ylabel(label)
     points = [point for point in found["points"] if point["axis"] == axis and point[quantity]]
-    for at, arm in enumerate(dict.fromkeys(point["arm"] for point in points)):
-        line = [(point["value"], unit * point[quantity]) for point in points if point["arm"] == arm]
+    arms = list(dict.fromkeys(point["arm"] for point in points))
+    lines = {arm: [(p["value"], unit * p[quantity]) for p in points if p["arm"] == arm] for arm in arms}
+    for at, (arm, line) in enumerate(lines.items()):
         colour, marker = LOOKS[arm]
         axes.plot(*zip(*line, strict=True), color=colour, marker=marker, markersize=4, linewidth=1.4, label=arm)
         if at == 0:
@@ -59,8 +60,8 @@ def _growth(axes: "Axes", found: dict[str, Any], axis: str, quantity: str) -> No
         key = (axis, arm, quantity)
         slope = next((one for one in found["slopes"] if (one["axis"], one["arm"], one["quantity"]) == key), None)
         if slope is not None:
-            axes.text(0.97, 0.05 + 0.11 * at, f"slope {slope['slope']:.2f}", color=colour, transform=axes.transAxes,
-                      ha="right", fontsize=8)  # fmt: skip
+            axes.text(0.97, 0.05 + 0.11 * (len(lines) - 1 - at), f"slope {slope['slope']:.2f}", color=colour,
+                      transform=axes.transAxes, ha="right", fontsize=8)  # fmt: skip
     _logarithmic(axes, sorted({point["value"] for point in points}))
 
 
@@ -116,13 +117,13 @@ def _changes(axes: "Axes", rows: list[dict[str, Any]]) -> None:
         axes.bar(x, 100 * row["change"], width=0.55, color=LOOKS[row["arm"]][0])
         axes.vlines(x, 100 * row["change_low"], 100 * row["change_high"], color="#222222", linewidth=1)
         if row["paper_change"] is not None:
-            label = None if any(row["paper_change"] for row in arms[:x]) else "paper"
             axes.scatter([x], [100 * row["paper_change"]], marker="D", s=46, facecolors="white", edgecolors="#222222",
-                         zorder=3, label=label)  # fmt: skip
+                         zorder=3)  # fmt: skip
+            axes.annotate("paper", (x, 100 * row["paper_change"]), (9, 0), textcoords="offset points", va="center",
+                          fontsize=8, color="#222222")  # fmt: skip
     axes.axhline(0, color="#555555", linewidth=0.8)
     axes.set_xticks(range(len(arms)), [row["arm"] for row in arms])
     axes.grid(axis="y", color="#EEEEEE")
-    axes.legend(frameon=False, fontsize=8)
 
 
 def _decoding(axes: "Axes", rows: list[dict[str, Any]], quantity: str, label: str, unit: float) -> None:

@@ -124,7 +124,8 @@ def _growth(found: dict[str, Any]) -> list[str]:
         _slopes(found["slopes"]),
         "### Every point, and the machine's own rate",
         "*Rate*: products of (batch T, n) and (n, 4 n), the largest of a block's forward pass, timed in turn with the "
-        "steps. *Share*: the step's FLOPs by formula, over its time, over that rate in float32.",
+        "steps. *Share*: the step's FLOPs by formula, over its time, over that rate in float32; the median over the "
+        "rounds.",
         _table(
             ["size", "arm", "step, ms", "peak, MiB", "FLOPs", "GFLOP/s", "float32 rate", "bfloat16 rate", "share"],
             [

@@ -1,6 +1,7 @@
 """How the time and the memory of a training step grow with the work, what share of the machine's own rate of matrix
 products that is, and where the rest goes."""
 
+import math
 import re
 import tempfile
 import time
@@ -16,7 +17,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.analytic import counted_flops
 from benchmarks.memory import Watched, peak_bytes
-from benchmarks.rounds import rounds
+from benchmarks.rounds import ratio, rounds
 from benchmarks.text import RandomText
 from benchmarks.work import Work
 from partwise.experiment import Experiment, vary
@@ -29,8 +30,6 @@ ARMS = ("standard", "mixit")
 BASE = Work()
 PROFILED = 3  # steps
 PRODUCTS = 0.02  # seconds, about, that one timing of a matrix product should take
-
-
 LARGE = Work(n_blocks=4, width=256, batch=4, task=RandomText(length=256, vocabulary=8192))
 SMALL = Work(width=64, batch=128, task=Needle(n_pairs=8))
 
@@ -107,7 +106,7 @@ def _along(axis: str, values: tuple[int, ...], extent: Extent) -> Iterator[dict[
             sides[arm, value] = at(axis, value, arm).step()
     spent = rounds(sides, extent.rounds)
     for value in values:
-        product = 2 * np.prod(shapes[value], dtype=float) * repeats[value]
+        product = 2.0 * math.prod(shapes[value]) * repeats[value]
         rate = {dtype: product / median(spent[f"torch.{dtype}", value]) for dtype in ("float32", "bfloat16")}
         for arm in ARMS:
             work, seconds = at(axis, value, arm), median(spent[arm, value])
@@ -121,7 +120,7 @@ def _along(axis: str, values: tuple[int, ...], extent: Extent) -> Iterator[dict[
                 "product": shapes[value],
                 "float32_rate": rate["float32"],
                 "bfloat16_rate": rate["bfloat16"],
-                "share": work.flops / seconds / rate["float32"],
+                "share": work.flops / product * ratio(spent["torch.float32", value], spent[arm, value])[0],
             }
 
 
@@ -171,7 +170,8 @@ def log_slope(sizes: list[float], quantities: list[float]) -> dict[str, float]:
     """The exponent b of quantity = a size^b, by least squares on the logarithms, and that of the last step alone."""
     x, y = np.log(sizes), np.log(quantities)
     line = linregress(x, y)
-    return {"slope": line.slope, "standard_error": line.stderr, "last": (y[-1] - y[-2]) / (x[-1] - x[-2])}
+    last = (y[-1] - y[-2]) / (x[-1] - x[-2])
+    return {"slope": float(line.slope), "standard_error": float(line.stderr), "last": float(last)}
 
 
 def _checked_flops() -> Iterator[dict[str, Any]]:
