@@ -3,7 +3,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check -q
 
-.PHONY: demo test check smoke format lint types bench clean
+.PHONY: demo test check smoke format lint types bench bench-scaling clean
 
 demo: .venv/base.done  ## install, train five architectures on two tasks, print the table (3 minutes on two cores)
 	.venv/bin/partwise reproduce mixit --scale quick --only needle,memorization --out out/demo
@@ -15,6 +15,9 @@ check: lint types test smoke  ## what CI runs
 
 smoke: .venv/base.done  ## one recipe, end to end, at its smallest
 	.venv/bin/partwise reproduce mixit --scale tiny --fresh --out out/smoke
+
+bench-scaling: .venv/base.done  ## what each arm costs and how cost grows, into docs/performance.md; on a quiet machine
+	$(PY) -m benchmarks.performance
 
 lint: .venv/dev.done
 	$(PY) -m ruff check .

@@ -1,1 +1,1 @@
-"""How fast the lab is beside what a user would otherwise write: `make bench`, or `python -m benchmarks`."""
+"""How fast the lab is beside what a user would otherwise write, what each arm costs, and how cost grows."""

@@ -4,23 +4,17 @@ import argparse
 import datetime
 import gc
 import json
-import os
-import platform
 import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from benchmarks import steps, whole
+from benchmarks.machine import load, machine
 from benchmarks.pairs import Bench, Measured, Setting
-from partwise.execution import usable_cores
 
 LATEST = Path(__file__).parent / "latest.json"
-FEATURES = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "asimd", "sve", "bf16")
 LAYOUT = "{:<58} {:<13} {:>9} {:>9} {:>8} {:>14} {:>9}  {}"
 
 
@@ -33,7 +27,11 @@ def main(arguments: Sequence[str]) -> None:
     chosen = [bench for bench in benches if re.search(asked.only, f"{bench.name}, {bench.kind}", re.IGNORECASE)]
     if not chosen:
         parser.error(f"--only {asked.only!r} is found in no row's 'name, kind'.")
-    about = machine(setting)
+    about = machine() | {
+        "transformers": version("transformers"),
+        "threads": setting.threads,
+        "peer_attention": setting.attention,
+    }
     print(f"{about['cpu']}, {about['cores']} cores, load {about['load_at_start']}, torch {about['torch']}")
     print(f"threads {setting.threads} for both sides; the peer's attention: {setting.attention}")
     print(LAYOUT.format("", "", "ours ms", "peer ms", "ratio", "of the pairs", "goal", ""))
@@ -43,7 +41,7 @@ def main(arguments: Sequence[str]) -> None:
         rows.append(bench.row(found))
         print(line(bench, found), flush=True)
         gc.collect()
-    about["load_at_end"] = _load()
+    about["load_at_end"] = load()
     print(f"{sum(row['met'] for row in rows)} of {len(rows)} goals are met; load at the end {about['load_at_end']}")
     out = asked.out or (LATEST if len(chosen) == len(benches) else None)
     if out is not None:
@@ -79,40 +77,6 @@ def line(bench: Bench, found: Measured) -> str:
         spread = f"{found.ratio_low:.2f}-{found.ratio_high:.2f}"
         cells = (f"{found.peer_ms:.1f}", f"{found.ratio:.2f}x", spread, f"{bench.goal:g}x")
     return LAYOUT.format(bench.name, bench.kind, f"{found.ours_ms:.1f}", *cells, verdict)
-
-
-def machine(setting: Setting) -> dict[str, Any]:
-    """Where and beside what it was measured."""
-    model, features = _cpu()
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
-    return {
-        "cpu": model,
-        "features": features,
-        "cores": usable_cores(),
-        "memory_gib": round(pages / 2**30, 1),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "transformers": version("transformers"),
-        "threads": setting.threads,
-        "peer_attention": setting.attention,
-        "load_at_start": _load(),
-    }
-
-
-def _cpu() -> tuple[str, list[str]]:
-    """The processor's name and those of its features that decide how fast matrices multiply."""
-    try:
-        told = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return platform.processor() or platform.machine(), [torch.backends.cpu.get_cpu_capability()]
-    fields = dict(re.findall(r"^(.+?)\s*: (.*)$", told, re.MULTILINE))
-    flags = fields.get("flags", fields.get("Features", "")).split()
-    return fields.get("model name", platform.machine()), [name for name in FEATURES if name in flags]
-
-
-def _load() -> float | None:
-    """Processes that wanted to run, averaged over the last minute."""
-    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
 if __name__ == "__main__":

@@ -5,41 +5,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from benchmarks import ours, peer
 from benchmarks.pairs import Bench, Measured, Setting, Turn, interleaved
+from benchmarks.text import RandomText
 from partwise.architectures import architecture
 from partwise.batch import Batch
 from partwise.execution import Execution
 from partwise.model import ModelConfig, Transformer
 from partwise.seeds import generator_for
-from partwise.shapes import Split, TaskShape
 from partwise.tasks.addition import Addition
 from partwise.tasks.needle import Needle
 from partwise.training import Precision
 
 N_BATCHES = 4  # used in turn, so that no side lives on one batch in its caches
 AGREE: dict[Precision, float] = {"float32": 1e-5, "bfloat16": 2e-2}  # relative, of the two sides' first losses
-
-
-@dataclass(frozen=True, kw_only=True)
-class RandomText:
-    """Random tokens, each position scored by the token after it: language modelling in all but the text."""
-
-    length: int
-    vocabulary: int
-
-    @property
-    def shape(self) -> TaskShape:
-        return TaskShape(length=self.length, vocabulary=self.vocabulary, may_look_ahead=False)
-
-    def build(self, *, seed: int) -> "RandomText":
-        return self
-
-    def sample(self, n: int, *, split: Split, generator: torch.Generator) -> Batch:
-        text = torch.randint(self.vocabulary, (n, self.length + 1), generator=generator)
-        return Batch(tokens_BL=text[:, :-1].contiguous(), targets_BL=text[:, 1:].contiguous())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -319,7 +319,7 @@ def correlations(config, seed):
     """The mean correlation of two positions, as a cosine, in the stream after each block."""
     model, found = Transformer(config, ADDITION, seed=seed), []
     apart = ~torch.eye(34, dtype=torch.bool)
-    x_BLD = model._embedded(tokens_of(seed), torch.arange(tokens_of(seed).shape[1]))
+    x_BLD = model.embedded(tokens_of(seed), torch.arange(tokens_of(seed).shape[1]))
     for block in model.blocks:
         x_BLD = block(x_BLD, None)
         unit_BLD = nn.functional.normalize(x_BLD, dim=-1)

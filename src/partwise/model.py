@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from partwise.batch import Batch
+from partwise.caches import Cache, mixed_next
 from partwise.channel_mixers import CHANNEL_MIXERS, ChannelMixer
 from partwise.channel_mixers.gated_mlp import GatedMlp
 from partwise.errors import ConfigError
@@ -144,18 +145,21 @@ class Block(nn.Module):
         x_BLD: Tensor,
         lengths_B: Tensor | None,
         read_BQ: Tensor | None = None,
+        *,
         packing: Packing | None = None,
+        cache: Cache | None = None,
     ) -> Tensor:
         """(B, L, D) -> (B, L, D'), or (B, Q, D') where only some rows will be read and no tap listens.
 
-        With a packing, x and what comes out are packed, (1, N, D); but what is read is (B, Q, D') as ever.
+        With a packing, x and what comes out are packed, (1, N, D); but what is read is (B, Q, D') as ever. With a
+        cache, x_BLD is of the L positions that come after those the cache has seen.
         """
         take_rows = take if packing is None else packing.take
         if read_BQ is not None and listening(self):
             return take_rows(self(x_BLD, lengths_B, packing=packing), read_BQ)
         before_BLD = x_BLD
         if self.token_mixer is not None:
-            mixed_BLD = self._mixed(self.norm_1(x_BLD), lengths_B, read_BQ, packing)
+            mixed_BLD = self._mixed(self.norm_1(x_BLD), lengths_B, read_BQ, packing, cache)
         if read_BQ is not None:
             x_BLD = before_BLD = take_rows(x_BLD, read_BQ)
         if self.token_mixer is not None:
@@ -166,8 +170,15 @@ class Block(nn.Module):
         return x_BLD
 
     def _mixed(
-        self, x_BLD: Tensor, lengths_B: Tensor | None, read_BQ: Tensor | None, packing: Packing | None
+        self,
+        x_BLD: Tensor,
+        lengths_B: Tensor | None,
+        read_BQ: Tensor | None,
+        packing: Packing | None,
+        cache: Cache | None,
     ) -> Tensor:
+        if cache is not None:
+            return mixed_next(self.token_mixer, x_BLD, cache)
         if read_BQ is None and packing is not None:
             if hasattr(self.token_mixer, "forward_packed"):
                 return self.token_mixer.forward_packed(x_BLD, packing)
@@ -247,15 +258,16 @@ class Transformer(nn.Module):
         if length > self.shape.length:
             raise ConfigError(f"an input of length {length}, but this model was made for {self.shape.length} at most.")
         if packing is None:
-            x_BLD = self._embedded(batch.tokens_BL, torch.arange(length, device=batch.tokens_BL.device))
+            x_BLD = self.embedded(batch.tokens_BL, torch.arange(length, device=batch.tokens_BL.device))
         else:
-            x_BLD = self._embedded(packing.pack(batch.tokens_BL), packing.at_N)
+            x_BLD = self.embedded(packing.pack(batch.tokens_BL), packing.at_N)
         for block in self.blocks[:-1]:
             x_BLD = block(x_BLD, lengths_B, packing=packing)
-        logits = self.unembed(self.final_norm(self.blocks[-1](x_BLD, lengths_B, read_BQ, packing)))
+        logits = self.unembed(self.final_norm(self.blocks[-1](x_BLD, lengths_B, read_BQ, packing=packing)))
         return packing.unpack(logits) if packing is not None and read_BQ is None else logits
 
-    def _embedded(self, tokens_BL: Tensor, at_L: Tensor) -> Tensor:
+    def embedded(self, tokens_BL: Tensor, at_L: Tensor) -> Tensor:
+        """What the first block is given, (B, L, D): tokens that stand at the positions `at_L`."""
         x_BLD = self.embed(tokens_BL)
         if self.config.positions == "learned":
             return x_BLD + self.positions(at_L)

@@ -54,6 +54,11 @@ def test_reading_a_few_rows_equals_reading_all(config):
 
 
 @every_mixer
+def test_reading_on_equals_reading_at_once(config):
+    contracts.reading_on_equals_reading_at_once(config)
+
+
+@every_mixer
 def test_a_listening_tap_changes_nothing(config):
     contracts.a_listening_tap_changes_nothing(config)
 
@@ -149,6 +154,12 @@ class _Planted(nn.Module):
         y_BLD = self.forward(x_BLD, length)
         return y_BLD.gather(1, read_BQ[..., None].expand(-1, -1, y_BLD.shape[-1]))
 
+    def forward_next(self, x_BND, cache):
+        x_BLD = cache.grown("input", x_BND)
+        if self.fault == "forgets what came before":
+            x_BLD = torch.where(torch.arange(x_BLD.shape[1])[:, None] < cache.seen, 0, x_BLD)
+        return self.forward(x_BLD, None)[:, cache.seen :]
+
 
 FAULTS = {
     "looks one position ahead": (contracts.the_future_does_not_reach_the_past, "from 1 on reach those before"),
@@ -162,6 +173,7 @@ FAULTS = {
     "throws away what is written": (contracts.the_mix_tap_is_the_mixing, "changes nothing"),
     "differs while a tap listens": (contracts.a_listening_tap_changes_nothing, "while a tap listens"),
     "reads rows without the lengths": (contracts.reading_a_few_rows_equals_reading_all, "forward_at differs"),
+    "forgets what came before": (contracts.reading_on_equals_reading_at_once, "forward_next in pieces of 1 differs"),
 }
 
 

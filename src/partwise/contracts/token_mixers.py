@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from partwise.caches import Cache, mixed_next
 from partwise.contracts.common import (
     DRAWN,
     LENGTH,
@@ -29,6 +30,7 @@ from partwise.contracts.common import (
     stirred,
     token_batch,
 )
+from partwise.decoding import Decoder
 from partwise.errors import ConfigError
 from partwise.layers import take
 from partwise.seeds import generator_for
@@ -128,6 +130,27 @@ def reading_a_few_rows_equals_reading_all(config: Any) -> None:
                 require_equal(heard, whole, f"{way}: a model asked for a few rows gives others while a tap listens")
 
 
+def reading_on_equals_reading_at_once(config: Any) -> None:
+    """`forward_next`, where there is one, and a decoder give position by position, or a few at a time, the whole."""
+    for way, causal, mixer in _token_mixers(config):
+        if causal and hasattr(mixer, "forward_next"):
+            x_BLD = normal(3, LENGTH, WIDTH)
+            for pieces in (LENGTH * (1,), (4, 1, LENGTH - 5)):
+                cache, parts = Cache(LENGTH), []
+                for x_BND in x_BLD.split(pieces, dim=1):
+                    parts.append(mixed_next(mixer, x_BND, cache))
+                    cache.seen += x_BND.shape[1]
+                sentence = f"{way}: forward_next in pieces of {pieces[0]} differs from forward"
+                require_equal(torch.cat(parts, dim=1), mixer(x_BLD, None), sentence)
+    for way, causal, model in models_with(token_mixer=config):
+        if causal:
+            tokens_BL = token_batch(3, LENGTH).tokens_BL
+            decoder, whole_BLV = Decoder(model), model(tokens_BL)
+            for place in range(LENGTH):
+                logits_BV = decoder.read(tokens_BL[:, place : place + 1])
+                require_equal(logits_BV, whole_BLV[:, place], f"{way}: a decoder at position {place} differs")
+
+
 def a_listening_tap_changes_nothing(config: Any) -> None:
     """The plain path, on which the taps sit, gives what the fused one gives."""
     for way, _, mixer in _token_mixers(config):
@@ -201,6 +224,7 @@ TOKEN_MIXER_LAWS: tuple[Law, ...] = (
     the_future_does_not_reach_the_past,
     padding_does_not_matter,
     reading_a_few_rows_equals_reading_all,
+    reading_on_equals_reading_at_once,
     a_listening_tap_changes_nothing,
     the_mix_tap_is_the_mixing,
     gradients_reach_its_parameters,

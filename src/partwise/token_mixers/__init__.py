@@ -3,6 +3,8 @@
 A config's `build(size, generator=...)` gives a module with `forward(x_BLD, lengths_B) -> (B, L, D)`, or None: then the
 block has no such sublayer (no norm, no join). A module that can do less work for a few rows also has
 `forward_at(x_BLD, read_BQ, lengths_B) -> (B, Q, D)`; the block falls back to gathering, so no mixer needs it.
+And one that can go on where it stopped has `forward_next(x_BND, cache) -> (B, N, D)` (caches.py), for causal models; to
+any other its whole input is given again.
 Draw `value` and `out` first: then they start equal in every mixer that has them.
 """
 

@@ -4,12 +4,14 @@ arXiv:2305.13245."""
 
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from partwise import fast
+from partwise.caches import Cache
 from partwise.errors import ConfigError
 from partwise.layers import linear, mixed_values, take, valid_BL
 from partwise.packing import Packing
@@ -88,6 +90,15 @@ class SelfAttention(nn.Module):
         y_BHQK = mixed_values(self._mix(q_BHQK, k_BHSK, read_BQ, lengths_B), x_BLD, self.value, self.n_kv_heads)
         return self.out(y_BHQK.transpose(1, 2).flatten(2))
 
+    def forward_next(self, x_BND: Tensor, cache: Cache) -> Tensor:
+        """Keeps turned keys and values, of the heads that keys and values have."""
+        at_BN = cache.seen + torch.arange(x_BND.shape[1], device=x_BND.device).expand(x_BND.shape[:2])
+        q_BNHK, k_BNVK, v_BNVK = self._projected(x_BND, at_BN)
+        k_BHSK = self._shared(cache.grown("key", k_BNVK.transpose(1, 2)).transpose(1, 2))
+        v_BHSK = self._shared(cache.grown("value", v_BNVK.transpose(1, 2)).transpose(1, 2))
+        mix_BHNS = self._mix(q_BNHK.transpose(1, 2), k_BHSK, at_BN, None)
+        return self.out((mix_BHNS.to(v_BHSK.dtype) @ v_BHSK).transpose(1, 2).flatten(2))
+
     def _projected(self, x_BLD: Tensor, at_BL: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each (B, L, heads, K)."""
         return self._queries(x_BLD, at_BL), self._keys(x_BLD, at_BL), self._heads(self.value(x_BLD), self.n_kv_heads)
@@ -157,7 +168,8 @@ class SelfAttention(nn.Module):
         """Rotary positions: channel pairs (i, i + K/2) turned by position / rope_base^(2i/K)."""
         if self.rope_base is None:
             return x_BLHK
-        cos_LP, sin_LP = angles(self.length, self.head_width // 2, self.rope_base, x_BLHK.device, x_BLHK.dtype)
+        of = (self.length, self.head_width // 2, self.rope_base, x_BLHK.device, x_BLHK.dtype)
+        cos_LP, sin_LP = angles(*of) if torch.compiler.is_compiling() else _kept_angles(*of)
         return fast.rotated(x_BLHK, cos_LP[at_BL][:, :, None], sin_LP[at_BL][:, :, None])
 
     def _heads(self, x_BLD: Tensor, n_heads: int) -> Tensor:
@@ -168,10 +180,15 @@ def _slow_fused(q_BHLK: Tensor) -> bool:
     return q_BHLK.device.type == "cpu" and q_BHLK.dtype == torch.bfloat16
 
 
-@functools.lru_cache(maxsize=32)
-@torch.inference_mode(False)
 def angles(length: int, n_pairs: int, base: float, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Cosine and sine of position / base^(i / n_pairs), (length, n_pairs), each computed in float64."""
-    pair_P = torch.arange(n_pairs, dtype=torch.float64) / n_pairs
-    angle_LP = torch.arange(length, dtype=torch.float64)[:, None] * base**-pair_P
-    return angle_LP.cos().to(dtype).to(device), angle_LP.sin().to(dtype).to(device)
+    exact = torch.float32 if device.type == "mps" else torch.float64  # which mps does not have
+    pair_P = torch.arange(n_pairs, dtype=exact, device=device) / n_pairs
+    angle_LP = torch.arange(length, dtype=exact, device=device)[:, None] * base**-pair_P
+    return angle_LP.cos().to(dtype), angle_LP.sin().to(dtype)
+
+
+@functools.lru_cache(maxsize=32)
+@torch.inference_mode(False)
+def _kept_angles(*of: Any) -> tuple[Tensor, Tensor]:
+    return angles(*of)

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from partwise.caches import Cache
 from partwise.errors import ConfigError
 from partwise.layers import linear, mixed_values, valid_BL
 from partwise.packing import Packing
@@ -145,9 +146,18 @@ class _RandomMixing(nn.Module):
         return self.out(y_BHQK.transpose(1, 2).flatten(2))
 
     def _read(self, v_BSD: Tensor, lengths_B: Tensor | None) -> Tensor:
-        v_BHSK = v_BSD.unflatten(-1, (self.n_heads, self.head_width)).transpose(1, 2)
+        v_BHSK = self._heads(v_BSD)
         mix_BHLS = self.mix(self._matrix(v_BSD.shape[1], lengths_B)).to(v_BHSK.dtype)
         return (mix_BHLS @ v_BHSK).transpose(1, 2).flatten(2)
+
+    def forward_next(self, x_BND: Tensor, cache: Cache) -> Tensor:
+        """Keeps values and no keys: the next rows of the matrix were drawn long ago."""
+        v_BHSK, start = cache.grown("value", self._heads(self.value(x_BND))), cache.seen
+        mix_BHNS = self.mix(self.mix_HLL[None, :, start : v_BHSK.shape[2], : v_BHSK.shape[2]])
+        return self.out((mix_BHNS.to(v_BHSK.dtype) @ v_BHSK).transpose(1, 2).flatten(2))
+
+    def _heads(self, v_BSD: Tensor) -> Tensor:
+        return v_BSD.unflatten(-1, (self.n_heads, self.head_width)).transpose(1, 2)
 
     def _matrix(self, length: int, lengths_B: Tensor | None) -> Tensor:
         """The matrix for this input, (B or 1, H, L, S): the corner, centred anew where that is needed."""

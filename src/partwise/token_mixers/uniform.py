@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from partwise.caches import Cache
 from partwise.layers import linear, take, valid_BL
 from partwise.shapes import MixerSize
 from partwise.taps import Tap
@@ -57,3 +58,10 @@ class _Uniform(nn.Module):
             mean_B1D = (v_BLD * valid_BL(lengths_B, v_BLD.shape[1])[..., None]).sum(1, keepdim=True)
             mean_B1D = mean_B1D / lengths_B[:, None, None]
         return self.out(mean_B1D.expand(-1, read_BQ.shape[1], -1))
+
+    def forward_next(self, x_BND: Tensor, cache: Cache) -> Tensor:
+        """Keeps the sum of the values, of one position's size however many there were."""
+        sum_BND = cache.held.get("sum", 0) + self.value(x_BND).cumsum(1)
+        cache.held["sum"] = sum_BND[:, -1:].clone()  # a view would keep all N of them
+        seen_N1 = cache.seen + torch.arange(1, x_BND.shape[1] + 1, device=x_BND.device)[:, None]
+        return self.out(sum_BND / seen_N1)
