@@ -1,4 +1,4 @@
-"""Our side: what `fit` calls at each step, with the precision that `--precision auto` would choose."""
+"""Our side: what `fit` calls at each step; everything learns."""
 
 from collections.abc import Callable
 
@@ -6,24 +6,19 @@ import torch
 from torch import nn
 
 from partwise.batch import Batch
-from partwise.execution import faster_precision
+from partwise.calibration import faster, step_ms
+from partwise.execution import Execution
 from partwise.parts import AllBut
-from partwise.training import Precision, TrainConfig, optimizer_for, update
+from partwise.training import Precision, TrainConfig
+from partwise.training import stepper as step_of
 
 
-def fastest(model: nn.Module, *, threads: int) -> Precision:
-    """The precision that is faster for this model on this machine."""
-    return faster_precision("cpu", threads, width=max(max(parameter.shape) for parameter in model.parameters()))
+def fastest(model: nn.Module, batch: Batch, *, threads: int) -> Precision:
+    """The precision that `--precision auto` finds to be the faster one here."""
+    execution = Execution(threads=threads)
+    return faster(step_ms(model, batch, learn=AllBut(), config=TrainConfig(), execution=execution))
 
 
 def stepper(model: nn.Module, precision: Precision) -> Callable[[Batch], float]:
-    """A function that takes one training step on a batch and gives its loss; everything learns."""
-    config, device = TrainConfig(), torch.device("cpu")
-    optimizer = optimizer_for(model, AllBut().learning(model), config)
-    model.train()
-
-    def step(batch: Batch) -> float:
-        loss, _ = update(model, batch, optimizer, config=config, device=device, precision=precision)
-        return loss
-
-    return step
+    """A function that takes one training step on a batch and gives its loss."""
+    return step_of(model, learn=AllBut(), config=TrainConfig(), device=torch.device("cpu"), precision=precision)

@@ -107,7 +107,7 @@ def benches() -> Iterator[Bench]:
 def _against_loop(step: Step, arm: str, precision: Precision | None) -> Callable[[Setting], Measured]:
     def measure(setting: Setting) -> Measured:
         model, batches = step.build(arm)
-        chosen = precision or ours.fastest(model, threads=setting.threads)
+        chosen = precision or ours.fastest(model, batches[0], threads=setting.threads)
         llama = peer.twin(model, attention=setting.attention)
         theirs = [(peer.inputs(batch), batch.targets_BL) for batch in batches]
         our_step, their_step = ours.stepper(model, chosen), peer.stepper(llama)

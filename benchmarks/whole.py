@@ -37,7 +37,9 @@ def _against_trainer(setting: Setting) -> Measured:
     whole = replaced(Mixit().base("needle"), "train.steps", 400)
     short = replaced(whole, "train.steps", 20)  # the warm-up, which is not counted
     data, model = whole.build()
-    execution = Execution(precision=ours.fastest(model, threads=setting.threads), threads=setting.threads)
+    execution = Execution(
+        precision=ours.fastest(model, _batch(data, whole, 0), threads=setting.threads), threads=setting.threads
+    )
     examples = {
         "train": peer.Examples([_batch(data, whole, step) for step in range(whole.train.steps)]),
         "validation": peer.Examples([evaluation_batch(data, "validation", n=whole.train.validation_size, seed=0)]),
@@ -90,7 +92,7 @@ def _sampling(setting: Setting) -> Measured:
 
 def _share(experiment: Experiment, setting: Setting) -> Measured:
     data, model = experiment.build()
-    precision = ours.fastest(model, threads=setting.threads)
+    precision = ours.fastest(model, _batch(data, experiment, 0), threads=setting.threads)
     step = ours.stepper(model, precision)
     each = 4
     batches = [_batch(data, experiment, at) for at in range(each)]

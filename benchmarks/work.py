@@ -13,7 +13,7 @@ from partwise.batch import Batch
 from partwise.model import ModelConfig, Transformer
 from partwise.parts import LearnRule
 from partwise.seeds import generator_for
-from partwise.training import Precision, TrainConfig, optimizer_for, update
+from partwise.training import Precision, TrainConfig, optimizer_for, stepper
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +60,9 @@ class Work:
     ) -> Callable[[], float]:
         """A function that takes one step, as `fit` does, and gives its loss; of this model, or of one of its own."""
         model = (self.model() if model is None else model).to(device).train()
-        optimizer, batch, config = self.optimizer(model), self.draw(), TrainConfig()
-        return lambda: update(model, batch, optimizer, config=config, device=device, precision=precision)[0]
+        batch = self.draw()
+        step = stepper(model, learn=self.learn, config=TrainConfig(), device=device, precision=precision)
+        return lambda: step(batch)
 
     @property
     def flops(self) -> float:

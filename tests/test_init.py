@@ -33,7 +33,7 @@ def assert_law(model: nn.Module) -> None:
     seen = 0
     for name, parameter in model.named_parameters():
         kind = type(model.get_submodule(name.rpartition(".")[0]))
-        if kind is nn.RMSNorm or kind is nn.LayerNorm:
+        if issubclass(kind, nn.RMSNorm | nn.LayerNorm):
             assert (parameter == (0 if name.endswith("bias") else 1)).all(), name
         elif name.endswith("bias"):
             assert not parameter.any(), name

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from partwise import fast
 from partwise.batch import IGNORE, Batch
 from partwise.errors import ConfigError
 from partwise.layers import take
@@ -48,6 +49,24 @@ def loss_sum(logits: Tensor, targets: Tensor) -> Tensor:
         scored = ~targets.isnan()
         return ((logits[..., 0] - targets.nan_to_num()).float() ** 2 * scored).sum()
     return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten(), ignore_index=IGNORE, reduction="sum")
+
+
+def loss_of(model: nn.Module, batch: Batch, read_BQ: Tensor | None, targets_BQ: Tensor) -> Tensor:
+    """`loss_sum` of what the model predicts; where its logits would be many, they are not all made at once."""
+    if not _has_many_logits(model, targets_BQ):
+        return loss_sum(predict(model, batch, read_BQ), targets_BQ)
+    own: Any = model
+    if batch.packing is not None and read_BQ is None:
+        targets_BQ = batch.packing.pack(targets_BQ)
+    x_BQD, scored_BQ = own.stream(batch, read_BQ), targets_BQ != IGNORE
+    return fast.cross_entropy_sum(x_BQD[scored_BQ], own.unembed.weight, targets_BQ[scored_BQ])
+
+
+def _has_many_logits(model: Any, targets_BQ: Tensor) -> bool:
+    if not getattr(model, "takes_batch", False) or targets_BQ.is_floating_point():
+        return False
+    weight_VD = getattr(getattr(model, "unembed", None), "weight", None)
+    return weight_VD is not None and fast.applies(weight_VD) and targets_BQ.numel() * len(weight_VD) >= fast.LOGITS
 
 
 def headline_of(data: Any) -> Metric:

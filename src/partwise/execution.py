@@ -5,11 +5,10 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -64,7 +63,7 @@ class Execution:
 def choose_execution(
     model: nn.Module,
     *,
-    precision: Literal["float32", "bfloat16", "auto"] = "float32",
+    precision: Precision = "float32",
     threads: int | None = None,
     device: str | None = None,
     at_once: int = 1,
@@ -82,8 +81,6 @@ def choose_execution(
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     usual = 1 if n_parameters < SMALL or chosen != "cpu" else max(1, usable_cores() // at_once)
     threads = usual if threads is None else threads
-    if precision == "auto":
-        precision = faster_precision(chosen, threads, width=max(max(p.shape) for p in model.parameters()))
     return Execution(precision=precision, threads=threads, device=chosen, environment=environment())
 
 
@@ -115,22 +112,6 @@ def check_device(device: str | None) -> None:
             reason = "there is no such device"
         known = "cpu always can; cuda, cuda:1 or mps where there is one"
         raise ConfigError(f"device {device!r} cannot be used here: {reason}. What can: {known}.") from None
-
-
-def faster_precision(device: str, threads: int, *, width: int, seconds: float = 1.0) -> Precision:
-    """Time a matrix product of the model's largest width both ways, in turn, for about a second; take the faster."""
-    with Execution(threads=threads).in_force():
-        a = torch.randn(1024, width, device=device)
-        b = torch.randn(width, min(width, 1024), device=device)
-        spent = {torch.float32: 0.0, torch.bfloat16: 0.0}
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end:
-            for dtype in spent:
-                start = time.perf_counter()
-                with torch.autocast(torch.device(device).type, dtype=torch.bfloat16, enabled=dtype is torch.bfloat16):
-                    (a @ b).sum().item()
-                spent[dtype] += time.perf_counter() - start
-    return "bfloat16" if spent[torch.bfloat16] < spent[torch.float32] else "float32"
 
 
 def environment() -> dict[str, Any]:

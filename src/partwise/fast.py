@@ -137,3 +137,48 @@ class _Into(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, d_y: Tensor):
         return d_y.index_select(0, *ctx.saved_tensors), None, None
+
+
+LOGITS = 2**20  # from so many on they do not stay in the caches nearest to a core
+ROWS = 256  # positions whose logits are held at once
+
+
+def cross_entropy_sum(x_ND: Tensor, weight_VD: Tensor, targets_N: Tensor) -> Tensor:
+    """Sum of -log softmax(W x)[target], in nats, without all logits in memory at once.
+
+    The gradient is computed together with the value, piece by piece of the positions: each piece of the logits is made,
+    used for both and dropped. Every target must be an id.
+    """
+    return _CrossEntropySum.apply(x_ND, weight_VD, targets_N)
+
+
+class _CrossEntropySum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x_ND: Tensor, weight_VD: Tensor, targets_N: Tensor) -> Tensor:
+        needs_x, needs_weight, _ = ctx.needs_input_grad
+        rounded_VD = weight_VD.to(x_ND.dtype)
+        d_x = torch.empty_like(x_ND) if needs_x else None
+        d_weight = torch.zeros_like(weight_VD) if needs_weight else None
+        total = torch.zeros((), dtype=torch.promote_types(x_ND.dtype, torch.float32))
+        with torch.autocast("cpu", enabled=False):
+            for start in range(0, len(x_ND), ROWS):
+                piece_MD, at_M1 = x_ND[start : start + ROWS], targets_N[start : start + ROWS, None]
+                log_p_MV = (piece_MD @ rounded_VD.T).to(total.dtype).log_softmax(-1)
+                total -= log_p_MV.gather(1, at_M1).sum()
+                d_logits_MV = log_p_MV.exp_().scatter_add_(1, at_M1, -torch.ones_like(at_M1, dtype=total.dtype))
+                d_logits_MV = d_logits_MV.to(x_ND.dtype)
+                if d_x is not None:
+                    torch.mm(d_logits_MV, rounded_VD, out=d_x[start : start + ROWS])
+                if d_weight is not None and d_weight.dtype == x_ND.dtype:
+                    d_weight.addmm_(d_logits_MV.T, piece_MD)
+                elif d_weight is not None:
+                    d_weight += d_logits_MV.T @ piece_MD
+        ctx.save_for_backward(d_x, d_weight)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, d_total: Tensor):
+        d_x, d_weight = ctx.saved_tensors
+        scaled = [None if d is None else d * d_total.to(d.dtype) for d in (d_x, d_weight)]
+        return *scaled, None

@@ -254,6 +254,11 @@ class Transformer(nn.Module):
         """
         if isinstance(batch, Tensor):
             batch = Batch(tokens_BL=batch, targets_BL=batch)
+        logits = self.unembed(self.stream(batch, read_BQ))
+        return batch.packing.unpack(logits) if batch.packing is not None and read_BQ is None else logits
+
+    def stream(self, batch: Batch, read_BQ: Tensor | None = None) -> Tensor:
+        """What the unembedding is given: (B, L, D), (B, Q, D) at `read_BQ`, or (1, N, D) of a packed batch."""
         lengths_B, packing, length = batch.lengths_B, batch.packing, batch.tokens_BL.shape[1]
         if length > self.shape.length:
             raise ConfigError(f"an input of length {length}, but this model was made for {self.shape.length} at most.")
@@ -263,8 +268,7 @@ class Transformer(nn.Module):
             x_BLD = self.embedded(packing.pack(batch.tokens_BL), packing.at_N)
         for block in self.blocks[:-1]:
             x_BLD = block(x_BLD, lengths_B, packing=packing)
-        logits = self.unembed(self.final_norm(self.blocks[-1](x_BLD, lengths_B, read_BQ, packing=packing)))
-        return packing.unpack(logits) if packing is not None and read_BQ is None else logits
+        return self.final_norm(self.blocks[-1](x_BLD, lengths_B, read_BQ, packing=packing))
 
     def embedded(self, tokens_BL: Tensor, at_L: Tensor) -> Tensor:
         """What the first block is given, (B, L, D): tokens that stand at the positions `at_L`."""

@@ -36,7 +36,7 @@ from partwise.parts import AllBut
 from partwise.records import RunRecord, write_json
 from partwise.seeds import generator_for
 from partwise.stack import Stack, Trained
-from partwise.training import Course, Fit, Progress, TrainConfig, optimizer_for, update
+from partwise.training import Course, Fit, Progress, TrainConfig, stepper
 from partwise.trial import outcome, recorded
 
 Chooser = Callable[[nn.Module], Execution]
@@ -295,7 +295,6 @@ def step_times(
 
 def _alone(member: _Member, execution: Execution) -> Callable[[int], Any]:
     """What takes a step as `training.fit` does."""
-    config, model, device = member.experiment.train, member.model, execution.device
-    optimizer = optimizer_for(model, member.experiment.learn.learning(model), config)
-    keyed: dict[str, Any] = {"config": config, "device": torch.device(device), "precision": execution.precision}
-    return lambda step: update(model, _batches([member], step)[0], optimizer, **keyed)
+    one, device = member.experiment, torch.device(execution.device)
+    step_on = stepper(member.model, learn=one.learn, config=one.train, device=device, precision=execution.precision)
+    return lambda step: step_on(_batches([member], step)[0])

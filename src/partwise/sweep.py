@@ -20,7 +20,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -29,6 +29,7 @@ from typing import Any, Literal
 from torch import nn
 
 from partwise import configs
+from partwise.calibration import faster, step_ms
 from partwise.channel_mixers import CHANNEL_MIXERS
 from partwise.checkpoint import load_tensors
 from partwise.errors import ConfigError, PartwiseError
@@ -39,10 +40,11 @@ from partwise.parts import LEARN_RULES
 from partwise.plugins import load_plugins, loaded_files
 from partwise.population import StepTimes, kind_of, step_times, train_population
 from partwise.probes import PROBES
-from partwise.records import RunRecord, write_text
+from partwise.records import RunRecord, read_json, write_text
+from partwise.seeds import generator_for
 from partwise.tasks import TASKS
 from partwise.token_mixers import TOKEN_MIXERS
-from partwise.training import Progress
+from partwise.training import Precision, Progress
 
 Kind = Literal["started", "progress", "finished", "kept", "busy"]
 
@@ -57,6 +59,7 @@ class Options:
     fresh: bool = False
     plugins: tuple[str, ...] = ()
     stack: Literal["never", "auto", "always"] = "never"  # runs that can be one population; auto: where timing says so
+    noted: dict[str, Any] = dataclasses.field(default_factory=dict)  # what was timed, for the runs' records
 
 
 @dataclass(frozen=True)
@@ -131,10 +134,9 @@ def run_all(
     if pending:
         Path(out).mkdir(parents=True, exist_ok=True)
         jobs = min(jobs or usable_cores(), len(pending))
-        if options.precision == "auto":  # once, before the machine is busy, and the same for all arms
-            _, model = experiments[pending[0]].build()
-            chosen = choose_execution(model, precision="auto", threads=options.threads, device=options.device)
-            options = dataclasses.replace(options, precision=chosen.precision)
+        if options.precision == "auto":
+            times = _step_ms(experiments[pending[0]], place_of.values(), options)
+            options = dataclasses.replace(options, precision=faster(times), noted={"step_ms": times})
         works = _shared_out(pending, experiments, place_of, jobs, options)
         _run_pending(works, experiments, Path(out), min(jobs, len(works)), options, watch, records)
     return [
@@ -142,6 +144,21 @@ def run_all(
         for index, place in place_of.items()
         if (first := first_of[place]) in records
     ]
+
+
+def _step_ms(experiment: Experiment, places: Iterable[Path], options: Options) -> dict[Precision, float]:
+    """A step's time in each precision: once for all arms, before the machine is busy. An earlier start's is kept, so
+    that one table has one precision."""
+    for place in places:
+        path = place / "execution.json"
+        if path.is_file() and not options.fresh and (kept_ms := read_json(path)["environment"].get("step_ms")):
+            return kept_ms
+    data, model = experiment.build()
+    execution = choose_execution(model, threads=options.threads, device=options.device)
+    batch = data.sample(experiment.train.batch, split="train", generator=generator_for(0, "calibration"))
+    return step_ms(
+        model.to(execution.device), batch, learn=experiment.learn, config=experiment.train, execution=execution
+    )
 
 
 def _shared_out(
@@ -175,6 +192,7 @@ def _chooser(options: Options, *, at_once: int, times: StepTimes | None = None) 
     """Chooses what `options` leave open, run by run; `times` are noted."""
 
     def choose(model: nn.Module) -> Execution:
+        assert options.precision != "auto"  # run_all has decided
         chosen = choose_execution(
             model,
             precision=options.precision,
@@ -182,7 +200,7 @@ def _chooser(options: Options, *, at_once: int, times: StepTimes | None = None) 
             device=options.device,
             at_once=at_once,
         )
-        noted = {} if times is None else {"stacking": dataclasses.asdict(times)}
+        noted = options.noted | ({} if times is None else {"stacking": dataclasses.asdict(times)})
         return dataclasses.replace(chosen, environment=chosen.environment | noted)
 
     return choose

@@ -17,7 +17,7 @@ from partwise.batch import Batch
 from partwise.checkpoint import load_tensors, load_weights, save_tensors, weights
 from partwise.configs import to_plain
 from partwise.errors import ConfigError
-from partwise.evaluation import evaluation_batch, headline, headline_of, loss_sum, measure, mode, predict
+from partwise.evaluation import evaluation_batch, headline, headline_of, loss_of, measure, mode
 from partwise.parts import LearnRule, census, select
 from partwise.seeds import generator_for
 from partwise.taps import listening
@@ -362,6 +362,15 @@ def update(
     return loss, norm
 
 
+def stepper(
+    model: nn.Module, *, learn: LearnRule, config: TrainConfig, device: torch.device, precision: Precision
+) -> Callable[[Batch], float]:
+    """A function that takes a step on a batch, as `fit` does, and gives its loss: for whoever times a step."""
+    optimizer = optimizer_for(model, learn.learning(model), config)
+    model.train()
+    return lambda batch: update(model, batch, optimizer, config=config, device=device, precision=precision)[0]
+
+
 def backward(
     model: nn.Module,
     batch: Batch,
@@ -386,8 +395,7 @@ def backward(
         if device.type != "cpu":
             part, targets_BQ = part.to(device), targets_BQ.to(device)
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16"):
-            logits = predict(model, part, None if read_BQ is None else read_BQ.to(device))
-        loss = loss_sum(logits, targets_BQ) / count
+            loss = loss_of(model, part, None if read_BQ is None else read_BQ.to(device), targets_BQ) / count
         loss.backward()
         total += loss.item()
     return total
