@@ -1,12 +1,21 @@
 """The fast ways against their plain twins, values and gradients."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from small import experiment
 
 from partwise import fast
+from partwise.batch import IGNORE
+from partwise.channel_mixers.gated_mlp import GatedMlp
+from partwise.evaluation import loss_of
 from partwise.layers import linear, mixed_values
 from partwise.seeds import generator_for
+from partwise.shapes import MixerSize
 from partwise.token_mixers.attention import angles
+
+SIZE = MixerSize(width=6, length=8, causal=True, layer=0, n_layers=1)
 
 
 def drawn(*shape, dtype=torch.float64):
@@ -44,13 +53,13 @@ def test_rms_norm_rounds_once_where_the_arithmetic_is_bfloat16():
 
 
 def test_rotation():
-    cos, sin = (table[:, None] for table in angles(6, 4, 100.0, torch.device("cpu"), torch.float64))
+    cos, sin = angles(6, 2, 8, 100.0, torch.device("cpu"), torch.float64)
     quick, slow = both_ways(lambda x: fast.rotated(x, cos, sin), drawn(3, 6, 2, 8))
     torch.testing.assert_close(quick, slow, rtol=1e-10, atol=1e-10)
 
 
 def test_a_rotation_keeps_every_pair_its_length_and_the_difference_of_places_decides():
-    cos, sin = (table[:, None] for table in angles(9, 2, 100.0, torch.device("cpu"), torch.float64))
+    cos, sin = angles(9, 1, 4, 100.0, torch.device("cpu"), torch.float64)
     turned = fast.rotated(drawn(4)[None, None, None].expand(1, 9, 1, 4), cos, sin)[0, :, 0]
     torch.testing.assert_close(turned.norm(dim=-1), turned[0].norm().expand(9), rtol=1e-6, atol=1e-6)
     dots = turned @ turned.T
@@ -71,6 +80,56 @@ def test_plain_is_put_back_after_an_exception():
     with pytest.raises(ZeroDivisionError), fast.plain():
         _ = 1 // int(fast.applies(x))
     assert fast.applies(x)
+
+
+def test_the_gated_feed_forward():
+    mixer = GatedMlp(hidden=7).build(SIZE, generator=generator_for(0, "mixer")).double()
+    for layer in (mixer.gate, mixer.up, mixer.down):
+        torch.nn.init.normal_(layer.bias, generator=generator_for(0, "bias"))
+    quick, slow = both_ways(lambda x, *parameters: mixer(x), drawn(2, 3, 6), *mixer.parameters())
+    torch.testing.assert_close(quick, slow, rtol=1e-10, atol=1e-10)
+
+
+def test_what_is_frozen_in_a_gated_feed_forward_has_no_gradient():
+    mixer = GatedMlp(hidden=7).build(SIZE, generator=generator_for(0, "mixer"))
+    mixer.up.requires_grad_(False)
+    mixer(torch.ones(2, 3, 6)).sum().backward()
+    assert mixer.up.weight.grad is None
+    assert mixer.gate.weight.grad is not None
+
+
+def test_a_hook_is_called_all_the_same():
+    mixer, seen = GatedMlp(hidden=7).build(SIZE, generator=generator_for(0, "mixer")), []
+    mixer.up.register_forward_hook(lambda module, given, made: seen.append(made.shape))
+    mixer(torch.ones(2, 3, 6))
+    assert seen == [(2, 3, 7)]
+
+
+@pytest.mark.parametrize("n_rows", [1, 300, 600])
+def test_cross_entropy_piece_by_piece(n_rows):
+    targets = torch.randint(9, (n_rows,), generator=generator_for(0, "targets"))
+    x, weight = drawn(n_rows, 6), drawn(9, 6)
+    value = fast.cross_entropy_sum(x, weight, targets)
+    expected = torch.nn.functional.cross_entropy(x @ weight.T, targets, reduction="sum")
+    torch.testing.assert_close(value, expected)
+    for ours, theirs in zip(*(torch.autograd.grad(3 * y, (x, weight)) for y in (value, expected)), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_the_loss_of_a_large_vocabulary_is_that_of_its_logits(monkeypatch):
+    data, model = experiment(task__n_pairs=4).build()
+    batch = data.sample(32, split="train", generator=generator_for(0, "batch"))
+    everywhere = replace(batch, targets_BL=torch.where(batch.used_BL, batch.tokens_BL, IGNORE))
+    for given in (batch, batch.packed(n_groups=2), everywhere, everywhere.packed()):
+        read_BQ, targets_BQ = given.read()
+        monkeypatch.setattr(fast, "LOGITS", 10**9)
+        plain = loss_of(model, given, read_BQ, targets_BQ)
+        monkeypatch.setattr(fast, "LOGITS", 1)
+        torch.testing.assert_close(loss_of(model, given, read_BQ, targets_BQ), plain)
+        monkeypatch.setattr(fast, "cross_entropy_sum", lambda *_: pytest.fail("it was not asked for"))
+        monkeypatch.setattr(fast, "LOGITS", 10**9)
+        loss_of(model, given, read_BQ, targets_BQ)
+        monkeypatch.undo()
 
 
 @pytest.mark.parametrize("factor", [None, 0.5])

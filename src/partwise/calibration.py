@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import median
+from typing import Any
 
 import torch
 from torch import nn
@@ -37,7 +38,7 @@ def step_ms(
         seconds: to spend; three steps each way at least, after one to warm up.
     """
     device = torch.device(execution.device)
-    how = {"learn": learn, "config": config, "device": device}
+    how: dict[str, Any] = {"learn": learn, "config": config, "device": device}
     ways = {
         precision: partial(stepper(copy.deepcopy(model), precision=precision, **how), batch) for precision in PRECISIONS
     }

@@ -65,8 +65,10 @@ def loss_of(model: nn.Module, batch: Batch, read_BQ: Tensor | None, targets_BQ: 
 def _has_many_logits(model: Any, targets_BQ: Tensor) -> bool:
     if not getattr(model, "takes_batch", False) or targets_BQ.is_floating_point():
         return False
-    weight_VD = getattr(getattr(model, "unembed", None), "weight", None)
-    return weight_VD is not None and fast.applies(weight_VD) and targets_BQ.numel() * len(weight_VD) >= fast.LOGITS
+    unembed: Any = getattr(model, "unembed", None)
+    if not fast.bare(unembed) or not fast.applies(unembed.weight):
+        return False
+    return targets_BQ.numel() * unembed.out_features >= fast.LOGITS
 
 
 def headline_of(data: Any) -> Metric:

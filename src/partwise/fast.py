@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 _plain = False
@@ -35,6 +35,12 @@ def plain() -> Iterator[None]:
 def applies(x: Tensor) -> bool:
     """Whether the fast ways are taken for such a tensor: `torch.compile` finds its own."""
     return not _plain and x.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def bare(*layers: object) -> bool:
+    """Whether these are plain linear maps on which nobody has put a hook, so that a weight says all."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return all(type(layer) is nn.Linear and not any(getattr(layer, name) for name in hooks) for layer in layers)
 
 
 def rms_norm(x: Tensor, gain_D: Tensor, eps: float) -> Tensor:
@@ -67,34 +73,70 @@ class _RmsNorm(torch.autograd.Function):
         return d_x, d_gain, None, None
 
 
-def rotated(x_BLHK: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Channel pairs (i, i + K/2) turned by the angle whose cosine and sine, (B or 1, L, 1, K/2), are given."""
+def rotated(x_BLHK: Tensor, cos_BLHK: Tensor, sin_BLHK: Tensor) -> Tensor:
+    """x cos + swapped(x) sin, where `swapped` changes the two halves of K with each other: channel pairs (i, i + K/2)
+    turned by an angle, if the first half of `sin` is the negative of the second. Whole tables, since a loop over half a
+    head at a time costs more than what it saves."""
     if applies(x_BLHK):
-        return _Rotated.apply(x_BLHK, cos, sin)
-    a, b = x_BLHK.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+        return _Rotated.apply(x_BLHK, cos_BLHK, sin_BLHK)
+    return x_BLHK * cos_BLHK + x_BLHK.roll(x_BLHK.shape[-1] // 2, dims=-1) * sin_BLHK
 
 
 class _Rotated(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         ctx.save_for_backward(cos, sin)
-        return _turn(x, cos, sin, -1)
+        return _turn(x, cos, sin, 1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, d_y: Tensor):
+        """The turn back."""
         cos, sin = ctx.saved_tensors
-        return _turn(d_y, cos, sin, 1), None, None
+        return _turn(d_y, cos, sin, -1), None, None
 
 
 def _turn(x: Tensor, cos: Tensor, sin: Tensor, sign: int) -> Tensor:
-    """Written half by half into one new tensor."""
-    y, half = torch.empty(x.shape, dtype=x.dtype), x.shape[-1] // 2
-    a, b = x[..., :half], x[..., half:]
-    torch.mul(a, cos, out=y[..., :half]).addcmul_(b, sin, value=sign)
-    torch.mul(b, cos, out=y[..., half:]).addcmul_(a, sin, value=-sign)
-    return y
+    swapped, half = torch.empty(x.shape, dtype=x.dtype), x.shape[-1] // 2
+    swapped[..., :half], swapped[..., half:] = x[..., half:], x[..., :half]
+    return (x * cos).addcmul_(swapped, sin, value=sign)
+
+
+def gated(x: Tensor, gate: nn.Linear, up: nn.Linear, down: nn.Linear) -> Tensor:
+    """down(silu(gate(x)) * up(x)): the gated feed-forward of Llama, in one node of the graph.
+
+    Its backward adds both gradients of x up within the matrix products and makes no tensor that it does not need.
+    """
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+    maps = [parameter.to(dtype) for layer in (gate, up, down) for parameter in (layer.weight, layer.bias)]
+    return _Gated.apply(x.flatten(0, -2).to(dtype), *maps).unflatten(0, x.shape[:-1])
+
+
+class _Gated(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x_ND: Tensor, *maps: Tensor) -> Tensor:
+        gate_FD, gate_F, up_FD, up_F, down_DF, down_D = maps
+        with torch.autocast("cpu", enabled=False):
+            before_NF, up_NF = torch.addmm(gate_F, x_ND, gate_FD.T), torch.addmm(up_F, x_ND, up_FD.T)
+            open_NF = F.silu(before_NF)
+            hidden_NF = open_NF * up_NF
+            ctx.save_for_backward(x_ND, before_NF, open_NF, up_NF, hidden_NF, gate_FD, up_FD, down_DF)
+            return torch.addmm(down_D, hidden_NF, down_DF.T)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, d_y: Tensor):
+        x_ND, before_NF, open_NF, up_NF, hidden_NF, gate_FD, up_FD, down_DF = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        d_hidden_NF = d_y @ down_DF
+        d_up_NF = d_hidden_NF * open_NF
+        d_before_NF = torch.ops.aten.silu_backward(d_hidden_NF.mul_(up_NF), before_NF)
+        d_x = (d_before_NF @ gate_FD).addmm_(d_up_NF, up_FD) if needs[0] else None
+        found: list[Tensor | None] = [d_x]
+        for at, d_NO, input_NI in ((1, d_before_NF, x_ND), (3, d_up_NF, x_ND), (5, d_y, hidden_NF)):
+            found.append(d_NO.T @ input_NI if needs[at] else None)
+            found.append(d_NO.sum(0) if needs[at + 1] else None)
+        return tuple(found)
 
 
 def rows_of(x_NX: Tensor, at_M: Tensor) -> Tensor:

@@ -124,7 +124,7 @@ def mixed_values(mix_BHQS: Tensor, x_BSD: Tensor, value: nn.Linear, n_values: in
     (n_heads, n_read), n_sources = mix_BHQS.shape[1:3], x_BSD.shape[1]
     head_width, mix_BHQS = value.out_features // n_values, mix_BHQS.to(x_BSD.dtype)
     saves = n_heads * n_read * (n_sources + head_width) < n_sources * value.out_features
-    if fast.asked_plain() or not saves:
+    if not saves or fast.asked_plain() or not fast.bare(value):
         v_BVSK = value(x_BSD).unflatten(-1, (n_values, head_width)).transpose(1, 2)
         v_BHSK = v_BVSK.repeat_interleave(n_heads // n_values, dim=1) if n_heads > n_values else v_BVSK
         return mix_BHQS.to(v_BHSK.dtype) @ v_BHSK
@@ -134,7 +134,7 @@ def mixed_values(mix_BHQS: Tensor, x_BSD: Tensor, value: nn.Linear, n_values: in
     if value.bias is not None:
         bias_HK = value.bias.unflatten(0, (n_values, head_width)).repeat_interleave(n_heads // n_values, dim=0)
         y_BHQK = y_BHQK + mix_BHQS.sum(-1, keepdim=True) * bias_HK[:, None]
-    return y_BHQK * value.factor if isinstance(value, ScaledLinear) else y_BHQK
+    return y_BHQK
 
 
 def valid_BL(lengths_B: Tensor, length: int) -> Tensor:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from partwise import fast
 from partwise.batch import Batch
 from partwise.checkpoint import load_tensors, load_weights, save_tensors, weights
 from partwise.configs import to_plain
@@ -23,7 +24,8 @@ from partwise.seeds import generator_for
 from partwise.taps import listening
 
 Precision = Literal["float32", "bfloat16"]
-LENGTH_GROUPS = 3  # of a batch of unequal rows; more save little padding and cost a pass each (docs/lab, 2026-11-30)
+LENGTH_GROUPS = 2  # in which a token mixer meets packed rows; more save little padding (docs/lab, 2026-11-30)
+SMALL_GRADIENT = 2**20  # numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -354,12 +356,23 @@ def update(
     """One step: gradient, clipping, AdamW; the mean loss and the gradient's norm. It is not taken where one of the
     two is no number."""
     loss = backward(model, batch, pieces=config.accumulate, device=device, precision=precision)
-    learning = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    norm = nn.utils.clip_grad_norm_(learning, math.inf if config.clip is None else config.clip).item()
+    gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    norm = _clipped(gradients, config.clip)
     if math.isfinite(loss) and math.isfinite(norm):
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return loss, norm
+
+
+def _clipped(gradients: list[Tensor], largest: float | None) -> float:
+    """Scale the gradients so that their norm is `largest` at most, as `clip_grad_norm_` does; the norm they had."""
+    if sum(gradient.numel() for gradient in gradients) < SMALL_GRADIENT:  # one kernel is cheaper than one each
+        norm = torch.cat([gradient.flatten() for gradient in gradients]).norm()
+    else:
+        norm = nn.utils.get_total_norm(gradients)
+    if largest is not None:
+        torch._foreach_mul_(gradients, (largest / (norm + 1e-6)).clamp(max=1.0))
+    return norm.item()
 
 
 def stepper(
@@ -382,13 +395,15 @@ def backward(
 ) -> float:
     """Gradient of the mean loss over the batch's scored positions, added up over pieces of it; the mean loss.
 
-    On a CPU the lab's own models compute each piece in `groups` of like length. Anybody's module may want the rows that
-    it was given, all of one length; and to a GPU a pass more costs more than some padding.
+    On a CPU the lab's own models compute no padding, and their token mixers meet the rows in `groups` of like length.
+    Anybody's module may want the rows that it was given, all of one length; to a GPU a shape that changes from step to
+    step costs more than some padding; and a tap that listens is shown whole batches.
     """
     total, count = 0.0, max(1, int(batch.scored_BL.sum()))
     bounds = [len(batch) * piece // pieces for piece in range(pieces + 1)]
     parts = [batch.rows(start, stop) for start, stop in itertools.pairwise(bounds)]
-    if groups and device.type == "cpu" and getattr(model, "takes_batch", False) and not listening(model):
+    takes_packed = device.type == "cpu" and getattr(model, "takes_batch", False) and not listening(model)
+    if groups and takes_packed and not fast.asked_plain():
         parts = [part.packed(n_groups=groups) for part in parts]
     for part in parts:
         read_BQ, targets_BQ = part.read()

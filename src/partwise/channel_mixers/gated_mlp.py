@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from partwise import fast
 from partwise.channel_mixers import CHANNEL_MIXERS
 from partwise.errors import ConfigError
 from partwise.layers import linear
@@ -58,6 +59,9 @@ class _GatedMlp(nn.Module):
         self.up = linear(size.width, hidden, generator, bias=config.bias)
         self.down = linear(hidden, size.width, generator, bias=config.bias)
         self.activation = ACTIVATIONS[config.activation]
+        self.fusible = config.activation == "silu" and config.bias
 
     def forward(self, x_BLD: Tensor) -> Tensor:
+        if self.fusible and fast.applies(x_BLD) and fast.bare(self.gate, self.up, self.down):
+            return fast.gated(x_BLD, self.gate, self.up, self.down)
         return self.down(self.activation(self.gate(x_BLD)) * self.up(x_BLD))

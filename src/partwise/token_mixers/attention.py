@@ -168,9 +168,10 @@ class SelfAttention(nn.Module):
         """Rotary positions: channel pairs (i, i + K/2) turned by position / rope_base^(2i/K)."""
         if self.rope_base is None:
             return x_BLHK
-        of = (self.length, self.head_width // 2, self.rope_base, x_BLHK.device, x_BLHK.dtype)
-        cos_LP, sin_LP = angles(*of) if torch.compiler.is_compiling() else _kept_angles(*of)
-        return fast.rotated(x_BLHK, cos_LP[at_BL][:, :, None], sin_LP[at_BL][:, :, None])
+        of = (self.length, x_BLHK.shape[2], self.head_width, self.rope_base, x_BLHK.device, x_BLHK.dtype)
+        tables_LHK = angles(*of) if torch.compiler.is_compiling() else _kept_angles(*of)
+        cos, sin = (table.index_select(0, at_BL.flatten()).unflatten(0, at_BL.shape) for table in tables_LHK)
+        return fast.rotated(x_BLHK, cos, sin)
 
     def _heads(self, x_BLD: Tensor, n_heads: int) -> Tensor:
         return x_BLD.unflatten(-1, (n_heads, self.head_width))
@@ -180,12 +181,17 @@ def _slow_fused(q_BHLK: Tensor) -> bool:
     return q_BHLK.device.type == "cpu" and q_BHLK.dtype == torch.bfloat16
 
 
-def angles(length: int, n_pairs: int, base: float, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of position / base^(i / n_pairs), (length, n_pairs), each computed in float64."""
+def angles(
+    length: int, n_heads: int, head_width: int, base: float, device: torch.device, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Cosine and signed sine of position / base^(2i/K) for channels i and i + K/2 of each head, (L, H, K): what
+    `fast.rotated` multiplies by. Computed in float64."""
     exact = torch.float32 if device.type == "mps" else torch.float64  # which mps does not have
-    pair_P = torch.arange(n_pairs, dtype=exact, device=device) / n_pairs
-    angle_LP = torch.arange(length, dtype=exact, device=device)[:, None] * base**-pair_P
-    return angle_LP.cos().to(dtype), angle_LP.sin().to(dtype)
+    pair_P = torch.arange(head_width // 2, dtype=exact, device=device)
+    angle_LP = torch.arange(length, dtype=exact, device=device)[:, None] * base ** (-2 * pair_P / head_width)
+    tables = (angle_LP.cos(),) * 2, (-angle_LP.sin(), angle_LP.sin())
+    cos_LHK, sin_LHK = (torch.cat(halves, -1)[:, None].repeat(1, n_heads, 1).to(dtype) for halves in tables)
+    return cos_LHK, sin_LHK
 
 
 @functools.lru_cache(maxsize=32)
