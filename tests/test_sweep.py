@@ -318,3 +318,14 @@ def test_a_population_that_fails_or_is_killed_is_a_failure_of_each_of_its_runs(t
         assert [record.status for record in records] == ["failed"] * 2
         assert ("planted fault" if how == "raise" else "SIGKILL") in records[1].detail
         assert (run_folder(tmp_path, vary(base, seed=[1])[0]) / "failure.json").is_file()
+
+
+def test_a_run_is_started_with_large_pages_unless_somebody_chose_otherwise(monkeypatch):
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    with sweep._large_pages():
+        assert os.environ["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
+    assert "GLIBC_TUNABLES" not in os.environ
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=3")
+    with sweep._large_pages():
+        assert os.environ["GLIBC_TUNABLES"] == "glibc.malloc.check=3"
+    assert os.environ["GLIBC_TUNABLES"] == "glibc.malloc.check=3"

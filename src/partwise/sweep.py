@@ -261,7 +261,7 @@ def _run_pending(
                 plain = [configs.to_plain(experiments[index]) for index in work.indices]
                 arguments = (plain, work.times, str(out), options, modules, jobs, theirs)
                 process = context.Process(target=_child, args=arguments, daemon=True)
-                with _quiet_start(with_main):
+                with _quiet_start(with_main), _large_pages():
                     process.start()
                 theirs.close()
                 running[ours] = (work, process)
@@ -330,6 +330,20 @@ def _quiet_start(with_main: bool) -> Iterator[None]:
         vars(main).update(held)
         if deaf:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+@contextlib.contextmanager
+def _large_pages() -> Iterator[None]:
+    """Let glibc ask for large pages in a process that starts now: a small model's step spends a tenth of its time on
+    fresh small ones (docs/lab, 2026-12-01). Other systems do not look; whoever has set something keeps it."""
+    unset = "GLIBC_TUNABLES" not in os.environ
+    if unset:
+        os.environ["GLIBC_TUNABLES"] = "glibc.malloc.hugetlb=1"
+    try:
+        yield
+    finally:
+        if unset:
+            del os.environ["GLIBC_TUNABLES"]
 
 
 def _check_startable(with_main: bool) -> None:
