@@ -1,4 +1,4 @@
-"""Does bfloat16 arithmetic learn what float32 learns? `python -m benchmarks.learning`, about ten minutes on two cores.
+"""Does bfloat16 arithmetic learn what float32 learns? `python -m benchmarks.learning`, about five minutes on two cores.
 
 Three tasks at their quick size, standard arm, five seeds in each precision; the same seeds, so the same weights at the
 start and the same batches. What counts: as many seeds solve the task, and the loss on the test set ends within the
