@@ -7,9 +7,10 @@ import torch
 from small import experiment
 
 from partwise import fast
+from partwise.architectures import architecture
 from partwise.batch import IGNORE
 from partwise.channel_mixers.gated_mlp import GatedMlp
-from partwise.evaluation import loss_of
+from partwise.evaluation import loss_of, loss_sum
 from partwise.layers import linear, mixed_values
 from partwise.seeds import generator_for
 from partwise.shapes import MixerSize
@@ -141,3 +142,19 @@ def test_values_mixed_before_or_after_their_map_are_the_same(n_read, n_values, f
     mix, x = drawn(3, 4, n_read, 9), drawn(3, 9, 8)
     v = value(x).unflatten(-1, (n_values, 2)).transpose(1, 2).repeat_interleave(4 // n_values, dim=1)
     torch.testing.assert_close(mixed_values(mix, x, value, n_values), mix @ v, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("arm", ["standard", "mixit"])
+def test_a_model_is_a_function_that_torch_func_transforms(arm):
+    data, model = experiment(model=architecture(arm).model(experiment().model)).build()
+    batch = data.sample(4, split="train", generator=generator_for(0, "batch"))
+    read_BQ, targets_BQ = batch.read()
+
+    def loss(parameters):
+        return loss_sum(torch.func.functional_call(model, parameters, (batch, read_BQ)), targets_BQ)
+
+    parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    transformed = torch.func.grad(loss)(parameters)
+    loss_of(model, batch, read_BQ, targets_BQ).backward()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(transformed[name], parameter.grad, rtol=1e-4, atol=1e-5)

@@ -1,8 +1,7 @@
 """Fast ways beside the plain ones: the same numbers up to rounding, with fewer passes over memory.
 
 They are written for the CPU, where each pass counts; a GPU has fused kernels of its own. `with plain():` switches them
-off, and fused attention too: for a test that holds the two together, for torch.func, which cannot stack them, and for
-whoever needs second derivatives.
+off, and fused attention too: for a test that holds the two together, and for whoever needs second derivatives.
 """
 
 import contextlib
@@ -17,8 +16,8 @@ _plain = False
 
 
 def asked_plain() -> bool:
-    """Whether `plain()` is in force."""
-    return _plain
+    """Whether `plain()` is in force, or a transformation of `torch.func`, which knows no other ways."""
+    return _plain or torch._C._are_functorch_transforms_active()
 
 
 @contextlib.contextmanager
@@ -34,7 +33,7 @@ def plain() -> Iterator[None]:
 
 def applies(x: Tensor) -> bool:
     """Whether the fast ways are taken for such a tensor: `torch.compile` finds its own."""
-    return not _plain and x.device.type == "cpu" and not torch.compiler.is_compiling()
+    return x.device.type == "cpu" and not asked_plain() and not torch.compiler.is_compiling()
 
 
 def bare(*layers: object) -> bool:

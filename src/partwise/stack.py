@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from partwise import fast
 from partwise.batch import IGNORE, Batch
 from partwise.evaluation import loss_sum
 from partwise.parts import LearnRule, ever_learning
@@ -154,7 +153,7 @@ class Stack:
         """Of one model, summed over its scored positions."""
         batch = Batch(tokens_BL=tokens_BL, targets_BL=targets_BL, lengths_B=lengths_B)
         bfloat16 = torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16")
-        with fast.plain(), bfloat16:
+        with bfloat16:
             logits = functional_call(self.skeleton, learned | still, (batch, read_BQ))
         return loss_sum(logits, targets_BQ)
 

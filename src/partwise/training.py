@@ -366,6 +366,8 @@ def update(
 
 def _clipped(gradients: list[Tensor], largest: float | None) -> float:
     """Scale the gradients so that their norm is `largest` at most, as `clip_grad_norm_` does; the norm they had."""
+    if not gradients:
+        return 0.0
     if sum(gradient.numel() for gradient in gradients) < SMALL_GRADIENT:  # one kernel is cheaper than one each
         norm = torch.cat([gradient.flatten() for gradient in gradients]).norm()
     else:
