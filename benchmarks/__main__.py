@@ -1,19 +1,17 @@
 """`python -m benchmarks`: measure every row in one warm process, print the table, keep it in benchmarks/latest.json."""
 
 import argparse
-import concurrent.futures
 import datetime
 import json
-import multiprocessing
 import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import steps, whole
 from benchmarks.machine import load, machine
 from benchmarks.pairs import Bench, Measured, Setting
+from benchmarks.table import benches, measured_apart
 
 LATEST = Path(__file__).parent / "latest.json"
 LAYOUT = "{:<58} {:<13} {:>9} {:>9} {:>8} {:>14} {:>9}  {}"
@@ -24,8 +22,8 @@ def main(arguments: Sequence[str]) -> None:
     parser = _parser()
     asked = parser.parse_args(arguments)
     setting = Setting(pairs=asked.pairs, threads=asked.threads, attention=asked.attention)
-    benches = _benches()
-    chosen = [bench for bench in benches if re.search(asked.only, f"{bench.name}, {bench.kind}", re.IGNORECASE)]
+    every = benches()
+    chosen = [bench for bench in every if re.search(asked.only, f"{bench.name}, {bench.kind}", re.IGNORECASE)]
     if not chosen:
         parser.error(f"--only {asked.only!r} is found in no row's 'name, kind'.")
     about = machine() | {
@@ -38,33 +36,17 @@ def main(arguments: Sequence[str]) -> None:
     print(LAYOUT.format("", "", "ours ms", "peer ms", "ratio", "of the pairs", "goal", ""))
     rows = []
     for bench in chosen:
-        found = _apart(benches.index(bench), setting)
+        found = measured_apart(every.index(bench), setting)
         rows.append(bench.row(found))
         print(line(bench, found), flush=True)
     about["load_at_end"] = load()
     print(f"{sum(row['met'] for row in rows)} of {len(rows)} goals are met; load at the end {about['load_at_end']}")
-    out = asked.out or (LATEST if len(chosen) == len(benches) else None)
+    out = asked.out or (LATEST if len(chosen) == len(every) else None)
     if out is not None:
         command = " ".join(["python -m benchmarks", *arguments])
         date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         table = {"machine": about, "date": date, "command": command, "rows": rows}
         out.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _benches() -> list[Bench]:
-    return [*steps.benches(), *whole.benches()]
-
-
-def _apart(index: int, setting: Setting) -> Measured:
-    """One row in a process of its own: an allocator that a large model has grown serves small ones faster, and a user's
-    training begins in a fresh process too."""
-    fresh = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(max_workers=1, mp_context=fresh) as process:
-        return process.submit(_measured, index, setting).result()
-
-
-def _measured(index: int, setting: Setting) -> Measured:
-    return _benches()[index].measure(setting)
 
 
 def _parser() -> argparse.ArgumentParser:
