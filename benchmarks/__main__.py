@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measure every row in one warm process, print the table, keep it in benchmarks/latest.json."""
+"""`python -m benchmarks`: measure each row in a process of its own, print the table, keep it in latest.json."""
 
 import argparse
 import datetime

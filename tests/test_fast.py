@@ -11,7 +11,7 @@ from partwise.architectures import architecture
 from partwise.batch import IGNORE
 from partwise.channel_mixers.gated_mlp import GatedMlp
 from partwise.evaluation import loss_of, loss_sum
-from partwise.layers import linear, mixed_values
+from partwise.layers import linear, mixed_values, norm
 from partwise.seeds import generator_for
 from partwise.shapes import MixerSize
 from partwise.token_mixers.attention import angles
@@ -158,3 +158,50 @@ def test_a_model_is_a_function_that_torch_func_transforms(arm):
     loss_of(model, batch, read_BQ, targets_BQ).backward()
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(transformed[name], parameter.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_a_hook_on_the_model_or_a_bias_of_the_unembedding_is_not_passed_by(monkeypatch):
+    monkeypatch.setattr(fast, "LOGITS", 1)
+    monkeypatch.setattr(fast, "cross_entropy_sum", lambda *_: pytest.fail("the model was not called"))
+    data, model = experiment().build()
+    batch, seen = data.sample(4, split="train", generator=generator_for(0, "batch")), []
+    hook = model.register_forward_hook(lambda *_: seen.append(1))
+    loss_of(model, batch, *batch.read())
+    hook.remove()
+    model.unembed.bias = torch.nn.Parameter(torch.ones(model.unembed.out_features))
+    loss_of(model, batch, *batch.read()).backward()
+    assert seen == [1]
+    assert model.unembed.bias.grad is not None
+
+
+def test_a_mixer_that_is_hooked_or_has_another_forward_is_called():
+    data, model = experiment(task__n_pairs=5).build()
+    packed, seen = data.sample(16, split="train", generator=generator_for(0, "batch")).packed(), []
+    mixer = model.blocks[0].token_mixer
+    assert fast.offers(mixer, "forward_packed")
+    handle = mixer.register_forward_hook(lambda *_: seen.append(1))
+    assert not fast.offers(mixer, "forward_packed")
+    model(packed, packed.read()[0])
+    assert seen
+    handle.remove()
+
+    class Other(type(mixer)):
+        def forward(self, x_BLD, lengths_B):
+            return super().forward(x_BLD, lengths_B)
+
+    mixer.__class__ = Other
+    assert not fast.offers(mixer, "forward_packed")
+    assert not fast.offers(mixer, "forward_at")
+
+
+def test_a_batch_that_scores_padding_is_not_packed():
+    batch = experiment().build()[0].sample(16, split="train", generator=generator_for(0, "batch"))
+    everywhere = replace(batch, targets_BL=torch.zeros_like(batch.targets_BL))
+    assert batch.packed().packing is not None
+    assert everywhere.packed() is everywhere
+
+
+def test_the_eps_of_a_norm_is_its_own():
+    layer = norm("rms", 4)
+    layer.eps = 10.0
+    torch.testing.assert_close(layer(torch.ones(1, 4)), torch.full((1, 4), 11**-0.5))

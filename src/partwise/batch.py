@@ -64,8 +64,10 @@ class Batch:
 
     def packed(self, *, n_groups: int = 1) -> "Batch":
         """The same examples in the order of their lengths, cut to the longest, with a packing; without marks and
-        strata. Full rows stay as they are."""
+        strata. Full rows stay as they are, and so does a batch that scores padding."""
         if self.lengths_B is None or bool((self.lengths_B == self.tokens_BL.shape[1]).all()):
+            return self
+        if bool((self.scored_BL & ~self.used_BL).any()):
             return self
         lengths_B, order_B = self.lengths_B.sort(stable=True)
         longest = int(lengths_B[-1])

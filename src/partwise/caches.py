@@ -1,6 +1,10 @@
 """What a token mixer keeps of the positions before, so that the next ones cost no more than themselves."""
 
+from typing import Any
+
 from torch import Tensor, nn
+
+from partwise import fast
 
 
 class Cache:
@@ -36,7 +40,7 @@ def mixed_next(mixer: nn.Module, x_BND: Tensor, cache: Cache) -> Tensor:
 
     One without `forward_next` is given its whole input again, which the cache keeps for it.
     """
-    forward_next = getattr(mixer, "forward_next", None)
-    if forward_next is not None:
-        return forward_next(x_BND, cache)
+    own: Any = mixer
+    if fast.offers(mixer, "forward_next"):
+        return own.forward_next(x_BND, cache)
     return mixer(cache.grown("input", x_BND), None)[:, cache.seen :]

@@ -14,6 +14,7 @@ from partwise import fast
 from partwise.batch import IGNORE, Batch
 from partwise.errors import ConfigError
 from partwise.layers import take
+from partwise.model import Transformer
 from partwise.rows import Row
 from partwise.seeds import generator_for
 from partwise.shapes import Split
@@ -63,10 +64,10 @@ def loss_of(model: nn.Module, batch: Batch, read_BQ: Tensor | None, targets_BQ: 
 
 
 def _has_many_logits(model: Any, targets_BQ: Tensor) -> bool:
-    if not getattr(model, "takes_batch", False) or targets_BQ.is_floating_point():
-        return False
-    unembed: Any = getattr(model, "unembed", None)
-    if not fast.bare(unembed) or not fast.applies(unembed.weight):
+    if type(model) is not Transformer or fast.hooked(model) or targets_BQ.is_floating_point():
+        return False  # somebody's own forward, or a hook on it, must be called
+    unembed = model.unembed
+    if not fast.bare(unembed) or unembed.bias is not None or not fast.applies(unembed.weight):
         return False
     return targets_BQ.numel() * unembed.out_features >= fast.LOGITS
 

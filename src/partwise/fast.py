@@ -5,6 +5,7 @@ off, and fused attention too: for a test that holds the two together, and for wh
 """
 
 import contextlib
+import contextvars
 from collections.abc import Iterator
 
 import torch
@@ -12,23 +13,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-_plain = False
+_plain = contextvars.ContextVar("plain", default=False)
 
 
 def asked_plain() -> bool:
     """Whether `plain()` is in force, or a transformation of `torch.func`, which knows no other ways."""
-    return _plain or torch._C._are_functorch_transforms_active()
+    return _plain.get() or torch._C._are_functorch_transforms_active()
 
 
 @contextlib.contextmanager
 def plain() -> Iterator[None]:
     """Take the plain ways only."""
-    global _plain
-    before, _plain = _plain, True
+    token = _plain.set(True)
     try:
         yield
     finally:
-        _plain = before
+        _plain.reset(token)
 
 
 def applies(x: Tensor) -> bool:
@@ -36,19 +36,39 @@ def applies(x: Tensor) -> bool:
     return x.device.type == "cpu" and not asked_plain() and not torch.compiler.is_compiling()
 
 
-def bare(*layers: object) -> bool:
-    """Whether these are plain linear maps on which nobody has put a hook, so that a weight says all."""
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    return all(type(layer) is nn.Linear and not any(getattr(layer, name) for name in hooks) for layer in layers)
+def hooked(module: nn.Module) -> bool:
+    """Whether a call of the module does more than its `forward`: a hook, or a compiled call."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_compiled_call_impl")
+    return any(getattr(module, name, None) for name in hooks)
+
+
+def bare(*layers: nn.Module) -> bool:
+    """Whether these are plain linear maps on which nobody has put a hook, so that weight and bias say all."""
+    return all(type(layer) is nn.Linear and not hooked(layer) for layer in layers)
+
+
+def offers(module: nn.Module, name: str) -> bool:
+    """Whether the method can stand in for a call of the module: nobody has hooked that, and no subclass has changed
+    `forward` and left the method as it was."""
+    for kind in type(module).__mro__:
+        if name in vars(kind):
+            return not hooked(module)
+        if "forward" in vars(kind):
+            return False
+    return False
 
 
 def rms_norm(x: Tensor, gain_D: Tensor, eps: float) -> Tensor:
     """g x / sqrt(mean x^2 + eps) over the last axis; under autocast the result is in the type of the arithmetic, so
     that it is rounded once and not by each map that reads it."""
-    if not applies(x) or x.dtype == torch.bfloat16:
+    if not applies(x) or x.dtype not in (torch.float32, torch.float64):  # others overflow in a sum of squares
         return F.rms_norm(x, (x.shape[-1],), gain_D, eps)
-    rounded = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
-    return _RmsNorm.apply(x, gain_D, eps, rounded)
+    return _RmsNorm.apply(x, gain_D, eps, _arithmetic(x))
+
+
+def _arithmetic(x: Tensor) -> torch.dtype:
+    """What a matrix product of x is computed in."""
+    return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
 
 
 class _RmsNorm(torch.autograd.Function):
@@ -106,7 +126,7 @@ def gated(x: Tensor, gate: nn.Linear, up: nn.Linear, down: nn.Linear) -> Tensor:
 
     Its backward adds both gradients of x up within the matrix products and makes no tensor that it does not need.
     """
-    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+    dtype = _arithmetic(x)
     maps = [parameter.to(dtype) for layer in (gate, up, down) for parameter in (layer.weight, layer.bias)]
     return _Gated.apply(x.flatten(0, -2).to(dtype), *maps).unflatten(0, x.shape[:-1])
 
@@ -190,7 +210,7 @@ def cross_entropy_sum(x_ND: Tensor, weight_VD: Tensor, targets_N: Tensor) -> Ten
     The gradient is computed together with the value, piece by piece of the positions: each piece of the logits is made,
     used for both and dropped. Every target must be an id.
     """
-    return _CrossEntropySum.apply(x_ND, weight_VD, targets_N)
+    return _CrossEntropySum.apply(x_ND.to(_arithmetic(x_ND)), weight_VD, targets_N)
 
 
 class _CrossEntropySum(torch.autograd.Function):

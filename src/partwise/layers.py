@@ -1,6 +1,6 @@
 """Layers drawn from a generator. Init law of the lab: weights N(0, 1/fan_in), biases 0, gains 1 (mixit.md 1.6)."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -92,7 +92,8 @@ class RmsNorm(nn.RMSNorm):
         super().__init__(width, eps=1e-6)
 
     def forward(self, x: Tensor) -> Tensor:
-        return fast.rms_norm(x, self.weight, 1e-6)
+        eps: Any = self.eps
+        return fast.rms_norm(x, self.weight, eps)
 
 
 def norm(kind: NormKind, width: int) -> nn.Module:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from partwise import fast
 from partwise.batch import Batch
 from partwise.caches import Cache, mixed_next
 from partwise.channel_mixers import CHANNEL_MIXERS, ChannelMixer
@@ -180,13 +181,13 @@ class Block(nn.Module):
         if cache is not None:
             return mixed_next(self.token_mixer, x_BLD, cache)
         if read_BQ is None and packing is not None:
-            if hasattr(self.token_mixer, "forward_packed"):
+            if fast.offers(self.token_mixer, "forward_packed"):
                 return self.token_mixer.forward_packed(x_BLD, packing)
             return packing.through(self.token_mixer, x_BLD)
         if read_BQ is None:
             return self.token_mixer(x_BLD, lengths_B)
         x_BLD = x_BLD if packing is None else packing.unpack(x_BLD)
-        if hasattr(self.token_mixer, "forward_at"):
+        if fast.offers(self.token_mixer, "forward_at"):
             return self.token_mixer.forward_at(x_BLD, read_BQ, lengths_B)
         return take(self.token_mixer(x_BLD, lengths_B), read_BQ)
 

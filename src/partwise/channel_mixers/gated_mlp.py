@@ -59,9 +59,10 @@ class _GatedMlp(nn.Module):
         self.up = linear(size.width, hidden, generator, bias=config.bias)
         self.down = linear(hidden, size.width, generator, bias=config.bias)
         self.activation = ACTIVATIONS[config.activation]
-        self.fusible = config.activation == "silu" and config.bias
 
     def forward(self, x_BLD: Tensor) -> Tensor:
-        if self.fusible and fast.applies(x_BLD) and fast.bare(self.gate, self.up, self.down):
+        maps = (self.gate, self.up, self.down)
+        fusible = self.activation is F.silu and fast.bare(*maps) and all(layer.bias is not None for layer in maps)
+        if fusible and fast.applies(x_BLD):
             return fast.gated(x_BLD, self.gate, self.up, self.down)
         return self.down(self.activation(self.gate(x_BLD)) * self.up(x_BLD))

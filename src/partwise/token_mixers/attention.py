@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from partwise import fast
 from partwise.caches import Cache
@@ -169,7 +170,8 @@ class SelfAttention(nn.Module):
         if self.rope_base is None:
             return x_BLHK
         of = (self.length, x_BLHK.shape[2], self.head_width, self.rope_base, x_BLHK.device, x_BLHK.dtype)
-        tables_LHK = angles(*of) if torch.compiler.is_compiling() else _kept_angles(*of)
+        passing = torch.compiler.is_compiling() or fast.asked_plain() or is_in_torch_dispatch_mode()
+        tables_LHK = angles(*of) if passing else _kept_angles(*of)  # what is kept must be a plain tensor
         cos, sin = (table.index_select(0, at_BL.flatten()).unflatten(0, at_BL.shape) for table in tables_LHK)
         return fast.rotated(x_BLHK, cos, sin)
 
