@@ -37,11 +37,11 @@ format: .venv/dev.done
 	$(PYTHON) -m venv .venv
 
 .venv/base.done: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) install -c constraints.txt -e .
+	$(PIP) install -c constraints.txt -e ".[text]"
 	touch $@
 
 .venv/dev.done: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) install -c constraints.txt -e ".[dev]"
+	$(PIP) install -c constraints.txt -e ".[dev,hf,sentiment,text]"
 	touch $@ .venv/base.done
 
 .venv/bench.done: pyproject.toml constraints.txt | .venv/bin/python
