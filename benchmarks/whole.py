@@ -1,6 +1,7 @@
 """Whole runs: against Trainer, sixteen side by side; and what a run pays beside its steps: sampling, start-up."""
 
 import dataclasses
+import itertools
 import statistics
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from partwise.recipes.mixit import Mixit
 from partwise.registry import name_of
 from partwise.seeds import generator_for
 from partwise.sweep import Options, run_all
+from partwise.training import AHEAD, train_batches
 
 MOST_PAIRS = 3  # of whole runs, which are long
 HELP = "import sys; from partwise.cli import main; sys.argv = ['partwise', '--help']; main()"  # as the script does
@@ -94,11 +96,12 @@ def _share(experiment: Experiment, setting: Setting) -> Measured:
     data, model = experiment.build()
     precision = ours.fastest(model, _batch(data, experiment, 0), threads=setting.threads)
     step = ours.stepper(model, precision)
-    each = 4
-    batches = [_batch(data, experiment, at) for at in range(each)]
+    each = AHEAD
+    draws = train_batches(data, dataclasses.replace(experiment.train, steps=10**6), seed=0)
+    batches = list(itertools.islice(draws, each))
     with Execution(threads=setting.threads).in_force():
         found = interleaved(
-            lambda pair: [_batch(data, experiment, pair * each + at) for at in range(each)],
+            lambda pair: list(itertools.islice(draws, each)),
             lambda pair: [step(batch) for batch in batches],
             pairs=setting.pairs,
             each=each,

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from partwise import fast
 from partwise.batch import IGNORE, Batch
 from partwise.errors import ConfigError
 from partwise.evaluation import (
@@ -25,6 +26,8 @@ from partwise.evaluation import (
 from partwise.model import ModelConfig, Transformer
 from partwise.shapes import TaskShape
 from partwise.tasks import ACCURACY, REAL_ERROR
+from partwise.tasks.addition import Addition
+from partwise.tasks.brackets import Brackets
 from partwise.tasks.needle import Needle
 
 _ = IGNORE
@@ -170,6 +173,19 @@ def test_scoring_in_chunks_equals_scoring_at_once():
     targets = batch.targets_BL.gather(1, batch.marks["answer"][:, None])
     assert torch.equal(result.hits, logits.argmax(-1) == targets)
     assert result.loss == pytest.approx(loss_sum(logits, targets).item() / len(batch), rel=1e-5)
+
+
+@pytest.mark.parametrize("task", [Needle(n_pairs=6), Brackets(), Addition(n_digits=3)])
+def test_scoring_rows_by_their_length_and_without_padding_changes_nothing(task):
+    data = task.build(seed=0)
+    batch = evaluation_batch(data, "test", n=CHUNK + 70, seed=0)
+    model = Transformer(ModelConfig(width=8), data.shape, seed=0)
+    quick = score(model, batch)
+    with fast.plain():
+        slow = score(model, batch)
+    assert torch.equal(quick.hits, slow.hits)
+    assert torch.equal(quick.scored, slow.scored)
+    assert quick.loss == pytest.approx(slow.loss, rel=1e-6)
 
 
 def test_anybodys_module_is_called_with_the_tokens_alone_and_its_logits_unpacked():

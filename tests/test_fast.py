@@ -106,6 +106,21 @@ def test_a_hook_is_called_all_the_same():
     assert seen == [(2, 3, 7)]
 
 
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("length", [1, 64, 150])
+def test_values_of_all_examples_mixed_by_the_same_matrices(length, causal):
+    mix = drawn(3, length, length).detach()
+    mix = mix.tril() if causal else mix
+    quick, slow = both_ways(lambda v: fast.mixed_alike(mix, v, causal=causal), drawn(2, length, 3, 4))
+    torch.testing.assert_close(quick, slow, rtol=1e-10, atol=1e-10)
+
+
+def test_a_mixing_matrix_that_wants_a_gradient_has_one():
+    mix, v = drawn(2, 5, 5), drawn(3, 5, 2, 4)
+    (d_mix,) = torch.autograd.grad(fast.mixed_alike(mix, v, causal=False).sum(), mix)
+    torch.testing.assert_close(d_mix, v.sum((0, 3)).T[:, None].expand(2, 5, 5))
+
+
 @pytest.mark.parametrize("n_rows", [1, 300, 600])
 def test_cross_entropy_piece_by_piece(n_rows):
     targets = torch.randint(9, (n_rows,), generator=generator_for(0, "targets"))

@@ -82,6 +82,10 @@ class Batch:
         """The examples start..stop, everything else unchanged."""
         return self._each(lambda tensor: tensor[start:stop])
 
+    def at(self, index_N: Tensor) -> "Batch":
+        """The examples `index_N`, in that order."""
+        return self._each(lambda tensor: tensor[index_N])
+
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))

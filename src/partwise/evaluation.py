@@ -18,6 +18,7 @@ from partwise.model import Transformer
 from partwise.rows import Row
 from partwise.seeds import generator_for
 from partwise.shapes import Split
+from partwise.taps import listening
 from partwise.tasks import ACCURACY, REAL_ERROR, Metric
 
 CHUNK = 128  # examples scored at once; more leave the caches and take a third longer (docs/lab, 2026-12-01)
@@ -107,22 +108,35 @@ class Scored:
 
 @torch.no_grad()
 def score(model: nn.Module, batch: Batch) -> Scored:
-    """Run the model over the batch in chunks."""
+    """Run the model over the batch in chunks, of rows of like length where that saves their padding."""
     device = next(model.parameters(), torch.empty(0)).device
     hits, scored, total = [], [], 0.0
     read_BQ, targets_BQ = batch.read()
+    packs = read_BQ is not None and takes_packed(model, device)
+    order_B = batch.used_BL.sum(-1).argsort(stable=True) if packs else torch.arange(len(batch))
     with mode(model, training=False):
-        for start in range(0, len(batch), CHUNK):
-            part = batch.rows(start, start + CHUNK).to(device)
-            read = None if read_BQ is None else read_BQ[start : start + CHUNK].to(device)
-            targets = targets_BQ[start : start + CHUNK].to(device)
-            logits = predict(model, part, read)
+        for index_N in order_B.split(CHUNK):
+            part = batch.at(index_N).packed() if packs else batch.at(index_N)
+            longest, targets = part.tokens_BL.shape[1], targets_BQ[index_N].to(device)
+            read = None if read_BQ is None else read_BQ[index_N].clamp(max=longest - 1).to(device)  # what is not scored
+            logits = predict(model, part if packs else part.to(device), read)
             total += loss_sum(logits, targets).item()
             right, counted = _hits(_predictions(logits, targets), targets)
             hits.append(right.cpu())
             scored.append(counted.cpu())
-    counted = torch.cat(scored)
-    return Scored(torch.cat(hits), counted, total / max(1, int(counted.sum())))
+    back_B = order_B.argsort()
+    counted = torch.cat(scored)[back_B]
+    return Scored(torch.cat(hits)[back_B], counted, total / max(1, int(counted.sum())))
+
+
+def takes_packed(model: nn.Module, device: torch.device) -> bool:
+    """Whether the model computes no padding: the lab's own on a CPU do.
+
+    Anybody's module may want the rows that it was given, all of one length; to a GPU a shape that changes from step to
+    step costs more than some padding; and a tap that listens is shown whole batches.
+    """
+    of_the_lab = device.type == "cpu" and getattr(model, "takes_batch", False)
+    return of_the_lab and not listening(model) and not fast.asked_plain()
 
 
 def _predictions(logits: Tensor, targets: Tensor) -> Tensor:

@@ -200,6 +200,59 @@ class _Into(torch.autograd.Function):
         return d_y.index_select(0, *ctx.saved_tensors), None, None
 
 
+CORNER = 64  # rows of a triangular matrix that are multiplied at once, by no more of it than they have
+
+
+def mixed_alike(mix_HLL: Tensor, v_BLHK: Tensor, *, causal: bool) -> Tensor:
+    """Values of all examples mixed by the same matrices, head by head, (B, L, H, K), in one product a head. (A matrix
+    repeated for each example is copied for each: at L = 1024 that takes three times as long.)
+
+    Args:
+        mix_HLL: what multiplies the values; on the fast way it gets no gradient, so one that wants it goes the plain.
+        v_BLHK: the values.
+        causal: `mix` is zero right of the diagonal, and is not multiplied there.
+    """
+    if not applies(v_BLHK) or mix_HLL.requires_grad:
+        return torch.einsum("hls,bshk->blhk", mix_HLL, v_BLHK)
+    return _MixedAlike.apply(mix_HLL, v_BLHK, CORNER if causal else mix_HLL.shape[1])
+
+
+class _MixedAlike(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, mix_HLL: Tensor, v_BLHK: Tensor, rows: int) -> Tensor:
+        ctx.save_for_backward(mix_HLL)
+        ctx.rows = rows
+        v_HLX = _heads_first(v_BLHK)
+        y_HLX = torch.empty_like(v_HLX)
+        with torch.autocast("cpu", enabled=False):
+            for first in range(0, mix_HLL.shape[1], rows):
+                end = first + rows
+                torch.bmm(mix_HLL[:, first:end, :end], v_HLX[:, :end], out=y_HLX[:, first:end])
+        return _examples_first(y_HLX, len(v_BLHK))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, d_y_BLHK: Tensor):
+        (mix_HLL,) = ctx.saved_tensors
+        d_y_HLX = _heads_first(d_y_BLHK)
+        d_v_HLX = torch.empty_like(d_y_HLX)
+        with torch.autocast("cpu", enabled=False):
+            for first in range(0, mix_HLL.shape[1], ctx.rows):
+                end = first + ctx.rows
+                torch.bmm(mix_HLL[:, first:, first:end].mT, d_y_HLX[:, first:], out=d_v_HLX[:, first:end])
+        return None, _examples_first(d_v_HLX, len(d_y_BLHK)), None
+
+
+def _heads_first(x_BLHK: Tensor) -> Tensor:
+    """(H, L, B K)."""
+    return x_BLHK.permute(2, 1, 0, 3).flatten(2)
+
+
+def _examples_first(x_HLX: Tensor, n_examples: int) -> Tensor:
+    """(B, L, H, K)."""
+    return x_HLX.unflatten(2, (n_examples, -1)).permute(2, 1, 0, 3)
+
+
 LOGITS = 2**20  # from so many on they do not stay in the caches nearest to a core
 ROWS = 256  # positions whose logits are held at once
 

@@ -13,19 +13,19 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from partwise import fast
 from partwise.batch import Batch
 from partwise.checkpoint import load_tensors, load_weights, save_tensors, weights
 from partwise.configs import to_plain
 from partwise.errors import ConfigError
-from partwise.evaluation import evaluation_batch, headline, headline_of, loss_of, measure, mode
+from partwise.evaluation import evaluation_batch, headline, headline_of, loss_of, measure, mode, takes_packed
 from partwise.parts import LearnRule, census, select
 from partwise.seeds import generator_for
-from partwise.taps import listening
+from partwise.tasks import sample_each
 
 Precision = Literal["float32", "bfloat16"]
 LENGTH_GROUPS = 2  # in which a token mixer meets packed rows; more save little padding (docs/lab, 2026-11-30)
 SMALL_GRADIENT = 2**20  # numbers
+AHEAD = 8  # batches drawn at once, where a task can; more save little (docs/lab, 2026-12-01)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,6 +222,7 @@ def fit(
         state, optimizer = _resumed(model, learn, config, checkpoint, stamp)
         stack.enter_context(mode(model, training=True))
         _still_what_is_frozen(model)
+        batches = train_batches(data, config, seed=seed, first=state.step)
         started, written = time.perf_counter() - state.seconds, time.perf_counter()
         while state.step < config.steps and not state.ended:
             step = state.step
@@ -231,7 +232,7 @@ def fit(
             for group in optimizer.param_groups:
                 group["lr"] = group["peak"] * config.rate(step)
 
-            batch = data.sample(config.batch, split="train", generator=generator_for(seed, f"train/{step}"))
+            batch = next(batches)
             loss, norm = update(model, batch, optimizer, config=config, device=device, precision=precision)
             course.follow(state, batch, loss, norm)
             if state.diverged:
@@ -245,6 +246,14 @@ def fit(
         if checkpoint is not None and optimizer is not None:
             save_checkpoint(checkpoint, model, optimizer, state, stamp)
     return state
+
+
+def train_batches(data: Any, config: TrainConfig, *, seed: int, first: int = 0) -> Iterator[Batch]:
+    """The batches of the steps from `first` on; each depends on the seed and its step, and not on those before it."""
+    for start in range(first, config.steps, AHEAD):
+        steps = range(start, min(start + AHEAD, config.steps))
+        generators = [generator_for(seed, f"train/{step}") for step in steps]
+        yield from sample_each(data, config.batch, split="train", generators=generators)
 
 
 class Course:
@@ -397,15 +406,12 @@ def backward(
 ) -> float:
     """Gradient of the mean loss over the batch's scored positions, added up over pieces of it; the mean loss.
 
-    On a CPU the lab's own models compute no padding, and their token mixers meet the rows in `groups` of like length.
-    Anybody's module may want the rows that it was given, all of one length; to a GPU a shape that changes from step to
-    step costs more than some padding; and a tap that listens is shown whole batches.
+    Where the model computes no padding, its token mixers meet the rows in `groups` of like length.
     """
     total, count = 0.0, max(1, int(batch.scored_BL.sum()))
     bounds = [len(batch) * piece // pieces for piece in range(pieces + 1)]
     parts = [batch.rows(start, stop) for start, stop in itertools.pairwise(bounds)]
-    takes_packed = device.type == "cpu" and getattr(model, "takes_batch", False) and not listening(model)
-    if groups and takes_packed and not fast.asked_plain():
+    if groups and takes_packed(model, device):
         parts = [part.packed(n_groups=groups) for part in parts]
     for part in parts:
         read_BQ, targets_BQ = part.read()

@@ -49,6 +49,11 @@ def test_the_same_seed_gives_the_same_data(config):
 
 
 @every_task
+def test_many_batches_at_once_are_the_same(config):
+    contracts.many_batches_at_once_are_the_same(config)
+
+
+@every_task
 def test_floors_are_predictions(config):
     contracts.floors_are_predictions(config)
 

@@ -157,12 +157,29 @@ def no_input_holds_its_own_answer(config: Any) -> None:
     )
 
 
+def many_batches_at_once_are_the_same(config: Any) -> None:
+    """Where a task draws from many generators at once, each gives what it gives alone, also where few belong."""
+    data = config.build(seed=0)
+    if not hasattr(data, "sample_each"):
+        return
+    for split in SPLITS:
+        for n in (1, 100):
+            at_once = data.sample_each(n, split=split, generators=[generator_for(0, f"{at}") for at in range(9)])
+            found = [_fingerprint(batch) for batch in at_once]
+            alone = [data.sample(n, split=split, generator=generator_for(0, f"{at}")) for at in range(9)]
+            require(
+                found == [_fingerprint(batch) for batch in alone],
+                f"{name_of(config)}, {split}: batches drawn at once are not those drawn one by one.",
+            )
+
+
 TASK_LAWS: tuple[Law, ...] = (
     it_survives_plain_data,
     a_batch_is_what_the_shape_says,
     the_referee_agrees_with_the_targets,
     the_splits_share_no_example,
     the_same_seed_gives_the_same_data,
+    many_batches_at_once_are_the_same,
     floors_are_predictions,
     a_model_can_be_trained_and_scored_on_it,
     no_input_holds_its_own_answer,

@@ -13,6 +13,8 @@ and, where the task has use for it:
 
     headline       Metric, the one number of the task; ACCURACY if not given (REAL_ERROR for real targets)
     all_of(split) -> Batch                              a finite task's whole split; evaluation then uses all of it
+    sample_each(n, split=..., generators=...)           a batch from each generator, as an iterator; what `sample` gives
+                                                        one by one, bit for bit, in less time
     derived(measured) -> Iterator[Row]                  further rows, from the scores and the parameter counts;
                                                         `where` is filled in by whoever measures
 
@@ -20,7 +22,7 @@ and, where the task has use for it:
 stratum before it ("kind=2/accuracy", "kind=2/accuracy.floor.counting").
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -77,3 +79,10 @@ class Derives(Protocol):
 
 
 TASKS = Registry("task", package=__name__)
+
+
+def sample_each(data: Any, n: int, *, split: Split, generators: Sequence[torch.Generator]) -> Iterator[Batch]:
+    """A batch of n examples from each generator, all drawn at once where the task can, else one after another."""
+    if hasattr(data, "sample_each"):
+        return data.sample_each(n, split=split, generators=generators)
+    return (data.sample(n, split=split, generator=generator) for generator in generators)

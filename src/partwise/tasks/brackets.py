@@ -12,7 +12,7 @@ each is met again and again, are only trained on.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -24,7 +24,7 @@ from partwise.rows import Row
 from partwise.seeds import generator_for
 from partwise.shapes import Split, TaskShape
 from partwise.tasks import ACCURACY, TASKS, Metric
-from partwise.tasks.splits import draw_split, in_split, packed
+from partwise.tasks.splits import draw_split_each, in_split, packed
 from partwise.tasks.tables import TABLE_SIZE, most_frequent
 
 PAD, OPEN, CLOSE, ASK = range(4)
@@ -90,7 +90,13 @@ class BracketsData:
         self._shallow = depth_B[lost_B.argmin()]
 
     def sample(self, n: int, *, split: Split, generator: torch.Generator) -> Batch:
-        tokens_BL = draw_split(n, split, lambda count: self._draw(count, generator), member=_member)
+        return next(self.sample_each(n, split=split, generators=(generator,)))
+
+    def sample_each(self, n: int, *, split: Split, generators: Sequence[torch.Generator]) -> Iterator[Batch]:
+        whole = self._batch(draw_split_each(n, split, self._draw, generators, member=_member))
+        return (whole.rows(at, at + n) for at in range(0, len(whole), n))
+
+    def _batch(self, tokens_BL: Tensor) -> Batch:
         ask_B, height_BL = _read(tokens_BL)
         counts_B, ends_B = height_BL[:, -1] == 0, _ends(tokens_BL, ask_B)
         balanced_B = counts_B & ~(height_BL < 0).any(-1)
@@ -105,9 +111,10 @@ class BracketsData:
             strata={"kind": kind_B.masked_fill(balanced_B, BALANCED)},
         )
 
-    def _draw(self, n: int, generator: torch.Generator) -> Tensor:
+    def _draw(self, n: int, generators: Sequence[torch.Generator]) -> Tensor:
         task, place_L = self.task, torch.arange(self.shape.length)
-        drawn = torch.rand(n, 6 + 2 * SWAPS + FLIPS + self.shape.length, generator=generator, dtype=torch.float64)
+        size = (n, 6 + 2 * SWAPS + FLIPS + self.shape.length)
+        drawn = torch.cat([torch.rand(size, generator=generator, dtype=torch.float64) for generator in generators])
         chance_6B1, places_BK, keys_BL = drawn.split((6, 2 * SWAPS + FLIPS, self.shape.length), dim=1)
         kind_B1, size_B1, length_B1, swaps_B1, flips_B1, twice_B1 = chance_6B1.split(1, dim=1)
 
@@ -176,7 +183,9 @@ def _paired(pairs_B1: Tensor, hard_B1: Tensor, keys_BL: Tensor) -> Tensor:
     lowest_B1 = height_BL.masked_fill(place_L >= n_steps_B1, 0).argmin(-1, keepdim=True)
     passing_B1 = (height_BL == -1).to(torch.int8).argmax(-1, keepdim=True)
     steps_BL = torch.where(hard_B1 & (place_L > passing_B1), -steps_BL, steps_BL)
-    return steps_BL.gather(1, (place_L + (lowest_B1 + 1).masked_fill_(hard_B1, 0)) % n_steps_B1)
+    from_BL = place_L + (lowest_B1 + 1).masked_fill_(hard_B1, 0)
+    past_BL = from_BL >= n_steps_B1
+    return steps_BL.gather(1, torch.where(past_BL, from_BL - n_steps_B1, from_BL))
 
 
 def _damaged(steps_BL: Tensor, places_BK: Tensor, *, n_swaps_B1: Tensor, n_flips_B1: Tensor) -> Tensor:

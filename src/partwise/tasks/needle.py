@@ -7,6 +7,7 @@ Source: the retrieval task of Dong, Noci, Khodak, Li 2025, arXiv:2506.01115, aft
 arXiv:2410.04368 (mixit.md 2.4).
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +17,7 @@ from partwise.batch import IGNORE, Batch
 from partwise.errors import ConfigError
 from partwise.shapes import Split, TaskShape
 from partwise.tasks import TASKS
-from partwise.tasks.splits import draw_split
+from partwise.tasks.splits import draw_split_each
 
 
 @TASKS.register("needle")
@@ -63,7 +64,13 @@ class NeedleData:
         self.shape = TaskShape(length=2 * task.n_pairs + 1, vocabulary=self.first_query + self.n_keys)
 
     def sample(self, n: int, *, split: Split, generator: torch.Generator) -> Batch:
-        tokens_BL = draw_split(n, split, lambda count: self._draw(count, generator))
+        return next(self.sample_each(n, split=split, generators=(generator,)))
+
+    def sample_each(self, n: int, *, split: Split, generators: Sequence[torch.Generator]) -> Iterator[Batch]:
+        whole = self._batch(draw_split_each(n, split, self._draw, generators))
+        return (whole.rows(at, at + n) for at in range(0, len(whole), n))
+
+    def _batch(self, tokens_BL: Tensor) -> Batch:
         query_B = (tokens_BL != 0).sum(-1) - 1
         asked_B = tokens_BL.gather(1, query_B[:, None]) - self.n_keys
         source_B = (tokens_BL == asked_B).to(torch.int8).argmax(-1)
@@ -77,16 +84,24 @@ class NeedleData:
             strata={"n_pairs": query_B // 2},
         )
 
-    def _draw(self, n: int, generator: torch.Generator) -> Tensor:
-        task, pairs = self.task, self.task.n_pairs
-        n_pairs_B1 = torch.randint(task.min_pairs, pairs + 1, (n, 1), generator=generator)
-        keys_BP = torch.rand(n, self.n_keys, generator=generator).argsort(-1)[:, :pairs]
-        values_BP = torch.randint(1, 1 + task.n_values, (n, pairs), generator=generator)
-        which_B1 = (torch.rand(n, 1, generator=generator) * n_pairs_B1).long()
+    def _draw(self, n: int, generators: Sequence[torch.Generator]) -> Tensor:
+        pairs = self.task.n_pairs
+        drawn = zip(*(self._chance(n, generator) for generator in generators), strict=True)
+        n_pairs_B1, key_BK, values_BP, which_B1 = map(torch.cat, drawn)
+        keys_BP, which_B1 = key_BK.argsort(-1)[:, :pairs], (which_B1 * n_pairs_B1).long()
         pairs_BL = torch.stack((self.first_key + keys_BP, values_BP), dim=-1).flatten(1)
-        tokens_BL = torch.cat((pairs_BL, torch.zeros(n, 1, dtype=torch.int64)), dim=1)
+        tokens_BL = torch.cat((pairs_BL, torch.zeros(len(pairs_BL), 1, dtype=torch.int64)), dim=1)
         tokens_BL = tokens_BL.masked_fill(torch.arange(2 * pairs + 1) >= 2 * n_pairs_B1, 0)
         return tokens_BL.scatter_(1, 2 * n_pairs_B1, self.first_query + keys_BP.gather(1, which_B1))
+
+    def _chance(self, n: int, generator: torch.Generator) -> tuple[Tensor, ...]:
+        task = self.task
+        return (
+            torch.randint(task.min_pairs, task.n_pairs + 1, (n, 1), generator=generator),
+            torch.rand(n, self.n_keys, generator=generator),
+            torch.randint(1, 1 + task.n_values, (n, task.n_pairs), generator=generator),
+            torch.rand(n, 1, generator=generator),
+        )
 
     def floors(self, batch: Batch) -> dict[str, Tensor]:
         """Name the most frequent value of the context, or simply the last one: no look at the key."""

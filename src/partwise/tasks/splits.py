@@ -1,6 +1,7 @@
 """Three splits of an endless task: by a stable hash of the example's own content, so that they never share one."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -42,9 +43,14 @@ def in_split(split: Split, content_BL: Tensor) -> Tensor:
 
 def packed(symbols_BL: Tensor, base: int) -> Tensor:
     """The same content in as few columns of int64 as hold it, each symbol below `base`: a quick one to hash."""
-    most = next(width for width in range(63, 0, -1) if base**width <= 2**63)
+    most = _most_symbols(base)
     powers_L = base ** torch.arange(min(most, symbols_BL.shape[1]), device=symbols_BL.device)
     return torch.stack([part_BL @ powers_L[: part_BL.shape[1]] for part_BL in symbols_BL.split(most, dim=1)], dim=1)
+
+
+@functools.cache
+def _most_symbols(base: int) -> int:
+    return next(width for width in range(63, 0, -1) if base**width <= 2**63)
 
 
 def draw_split(
@@ -65,13 +71,48 @@ def draw_split(
     Raises:
         ConfigError: the task is so small that the split is empty (nothing in 200 draws).
     """
-    low, high = BUCKETS[split]
     kept, have = [], 0
     for _ in range(200):
-        content_BL = draw(int((n - have) * 16 / (high - low) * 1.1) + 16)
+        content_BL = draw(_enough(n - have, split))
         content_BL = content_BL[member(split, content_BL)]
         kept.append(content_BL)
         have += len(content_BL)
         if have >= n:
             return torch.cat(kept)[:n]
     raise ConfigError(f"no example of this task falls into the {split} split: it is too small to be split.")
+
+
+def draw_split_each(
+    n: int,
+    split: Split,
+    draw: Callable[[int, Sequence[torch.Generator]], Tensor],
+    generators: Sequence[torch.Generator],
+    *,
+    member: Callable[[Split, Tensor], Tensor] = in_split,
+) -> Tensor:
+    """What `draw_split` gives for one generator after another, bit for bit, (generators n, L), and in less time:
+    examples are small, and an operation on many batches of them costs little more than one on one.
+
+    Args:
+        n, split, member: as there.
+        draw: gives so many random examples from each generator, those of one after those of another.
+        generators: of whom each has its own n.
+    """
+    content_BL = draw(_enough(n, split), generators)
+    parts = zip(
+        generators, content_BL.chunk(len(generators)), member(split, content_BL).chunk(len(generators)), strict=True
+    )
+    return torch.cat([_completed(n, split, draw, generator, own[it_is], member) for generator, own, it_is in parts])
+
+
+def _completed(n: int, split: Split, draw, generator: torch.Generator, first_BL: Tensor, member) -> Tensor:
+    if len(first_BL) < n:
+        more_BL = draw_split(n - len(first_BL), split, lambda count: draw(count, (generator,)), member=member)
+        first_BL = torch.cat((first_BL, more_BL))
+    return first_BL[:n]
+
+
+def _enough(n: int, split: Split) -> int:
+    """So many draws nearly always hold n of the split."""
+    low, high = BUCKETS[split]
+    return int(n * 16 / (high - low) * 1.1) + 16

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from partwise import fast
 from partwise.caches import Cache
 from partwise.errors import ConfigError
 from partwise.layers import linear, mixed_values, valid_BL
@@ -148,6 +149,8 @@ class _RandomMixing(nn.Module):
     def _read(self, v_BSD: Tensor, lengths_B: Tensor | None) -> Tensor:
         v_BHSK = self._heads(v_BSD)
         mix_BHLS = self.mix(self._matrix(v_BSD.shape[1], lengths_B)).to(v_BHSK.dtype)
+        if len(mix_BHLS) == 1 and not self.mix.listening:
+            return fast.mixed_alike(mix_BHLS[0], v_BHSK.transpose(1, 2), causal=self.causal).flatten(2)
         return (mix_BHLS @ v_BHSK).transpose(1, 2).flatten(2)
 
     def forward_next(self, x_BND: Tensor, cache: Cache) -> Tensor:
