@@ -47,7 +47,7 @@ class PartwiseConfig(PreTrainedConfig):
     """
 
     model_type = "partwise"
-    keys_to_ignore_at_inference = ("cache",)
+    keys_to_ignore_at_inference = ["cache"]  # noqa: RUF012  # transformers adds lists to it
 
     architecture: str | None = None
     parts: dict[str, Any] | None = None
