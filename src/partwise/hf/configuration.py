@@ -46,6 +46,7 @@ class PartwiseConfig(PreTrainedConfig):
         ConfigError: a usual name contradicts the parts, or is misspelt; the parts are impossible.
     """
 
+    __no_type_check__ = True  # said to run-time checkers: __init__ takes more names than its signature has
     model_type = "partwise"
     keys_to_ignore_at_inference = ["cache"]  # noqa: RUF012  # transformers adds lists to it
 
