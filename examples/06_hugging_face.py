@@ -26,7 +26,8 @@ def main(steps: int = 800, out: str = "out/hugging_face") -> None:
     batch = task.sample(1000, split="test", generator=generator_for(0, "example"))
     with torch.no_grad():
         hits = model(batch.tokens_BL).logits.argmax(-1) == batch.targets_BL
-    print(f"accuracy in the lab {record.value('accuracy'):.3f}, in transformers {hits[batch.scored_BL].float().mean():.3f}")
+    there = hits[batch.scored_BL].float().mean()
+    print(f"accuracy {record.value('accuracy'):.3f} in the lab, {there:.3f} in transformers, on other test examples")
     print(model.generate(batch.tokens_BL[:2, :8], max_new_tokens=4, num_beams=2, do_sample=False))
 
 

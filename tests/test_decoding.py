@@ -111,17 +111,17 @@ def test_rope_past_the_length_it_was_made_for_says_so(way):
     mixer = made().blocks[0].token_mixer
     x_BLD, lengths_B = torch.zeros(2, LENGTH + 1, WIDTH).double(), torch.tensor([LENGTH, LENGTH + 1])
     packing, cache = Packing(lengths_B, LENGTH + 1), Cache(LENGTH + 1)
-    with pytest.raises(ConfigError, match=f"length {LENGTH + 1}, but this attention with rope was made for {LENGTH} at"):
-        if way == "forward":
-            mixer(x_BLD, None)
-        elif way == "forward_at":
-            mixer.forward_at(x_BLD, torch.zeros(2, 1, dtype=torch.long), None)
-        elif way == "forward_packed":
-            mixer.forward_packed(packing.pack(x_BLD), packing)
-        else:
-            mixer.forward_next(x_BLD[:, :LENGTH], cache)
-            cache.seen = LENGTH
-            mixer.forward_next(x_BLD[:, LENGTH:], cache)
+    cache.seen = LENGTH
+    call = {
+        "forward": lambda: mixer(x_BLD, None),
+        "forward_at": lambda: mixer.forward_at(x_BLD, torch.zeros(2, 1, dtype=torch.long), None),
+        "forward_packed": lambda: mixer.forward_packed(packing.pack(x_BLD), packing),
+        "forward_next": lambda: mixer.forward_next(x_BLD[:, :1], cache),
+    }[way]
+    with pytest.raises(
+        ConfigError, match=f"length {LENGTH + 1}, but this attention with rope was made for {LENGTH} at"
+    ):
+        call()
 
 
 def test_a_two_way_model_is_refused():

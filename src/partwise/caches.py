@@ -10,7 +10,7 @@ from partwise import fast
 class Cache:
     """One mixer's memory while a model reads on: how many positions it has seen, and tensors that the mixer chose.
 
-    A mixer with `forward_next(x_BND, cache) -> (B, N, D)` decides what stands in it; the first axis of each tensor is B.
+    A mixer with `forward_next(x_BND, cache) -> (B, N, D)` decides what stands in it; each tensor's first axis is B.
     Whoever calls adds N to `seen` afterwards.
 
     Args:

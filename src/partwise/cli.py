@@ -236,8 +236,9 @@ def export(
 ) -> None:
     """Write a run as a folder that Hugging Face loads, with a model card; or such a folder as the run that it was."""
     _load_plugins(plugin)
-    from partwise.hf import export_run, to_run
+    from partwise.hf import export_run, to_run, transformers
 
+    transformers.utils.logging.disable_progress_bar()
     if (source / "config.json").is_file():
         to_run(source, to)
         typer.echo(f"run: {to}")

@@ -2,16 +2,16 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from hf_small import config  # noqa: E402
-from transformers import AutoConfig  # noqa: E402
+from hf_small import config
+from transformers import AutoConfig
 
-from partwise import PartwiseConfig  # noqa: E402
-from partwise.architectures import architecture  # noqa: E402
-from partwise.configs import to_plain  # noqa: E402
-from partwise.errors import ConfigError, UnknownName  # noqa: E402
-from partwise.model import ModelConfig  # noqa: E402
-from partwise.token_mixers.attention import Attention  # noqa: E402
-from partwise.token_mixers.random_mixing import RandomMixing  # noqa: E402
+from partwise import PartwiseConfig
+from partwise.architectures import architecture
+from partwise.configs import to_plain
+from partwise.errors import ConfigError, UnknownName
+from partwise.model import ModelConfig
+from partwise.token_mixers.attention import Attention
+from partwise.token_mixers.random_mixing import RandomMixing
 
 
 def test_an_architecture_at_the_usual_sizes_is_the_labs_own():
@@ -48,7 +48,12 @@ def test_mixers_that_differ_in_heads_have_no_common_number():
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
-    [("hidden_size", 32, 16), ("num_hidden_layers", 5, 2), ("num_attention_heads", 4, 2), ("tie_word_embeddings", True, False)],
+    [
+        ("hidden_size", 32, 16),
+        ("num_hidden_layers", 5, 2),
+        ("num_attention_heads", 4, 2),
+        ("tie_word_embeddings", True, False),
+    ],
 )
 def test_a_usual_name_that_contradicts_the_parts_is_refused(name, value, said):
     parts = config().parts
@@ -61,9 +66,9 @@ def test_a_usual_name_that_contradicts_the_parts_is_refused(name, value, said):
 
 
 def test_a_misspelt_name_gets_the_near_one():
-    with pytest.raises(ConfigError, match="PartwiseConfig has no 'hiden_size'. Did you mean 'hidden_size'?"):
+    with pytest.raises(ConfigError, match=r"PartwiseConfig has no 'hiden_size'\. Did you mean 'hidden_size'\?"):
         PartwiseConfig(hiden_size=32)
-    with pytest.raises(UnknownName, match="no architecture is called 'mixt'. Did you mean 'mixit'"):
+    with pytest.raises(UnknownName, match=r"no architecture is called 'mixt'\. Did you mean 'mixit'"):
         PartwiseConfig(architecture="mixt")
     with pytest.raises(ConfigError, match=r"parts\.widht: ModelConfig has no 'widht'. Did you mean 'width'"):
         PartwiseConfig(parts={"widht": 32})

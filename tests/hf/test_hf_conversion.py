@@ -1,38 +1,45 @@
 """A run to a folder of Hugging Face and back, bit for bit; its card; what is kept as a seed."""
 
+import dataclasses
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
 
 pytest.importorskip("transformers")
 
-from hf_small import causal, tokens  # noqa: E402
-from safetensors.torch import load_file  # noqa: E402
-from small import experiment  # noqa: E402
-from test_messages import command  # noqa: E402, F401  (a fixture)
-from transformers import AutoModelForCausalLM  # noqa: E402
+from hf_small import causal, tokens
+from safetensors.torch import load_file, save_file
+from small import experiment
+from test_messages import command  # noqa: F401  (a fixture)
+from transformers import AutoModelForCausalLM
 
-from partwise import AllBut, PartwiseForCausalLM, load_run, load_plugins, read_records, run, table  # noqa: E402
-from partwise.architectures import architecture  # noqa: E402
-from partwise.errors import ConfigError, DamagedFile  # noqa: E402
-from partwise.experiment import run_folder  # noqa: E402
-from partwise.hf import export_run, from_run, to_run  # noqa: E402
+from partwise import Experiment, PartwiseForCausalLM, load_plugins, load_run, read_records, run, table
+from partwise.architectures import architecture
+from partwise.configs import from_plain, to_plain
+from partwise.errors import ConfigError, DamagedFile
+from partwise.experiment import run_folder
+from partwise.hf import export_run, from_run, to_run
 
 
 def asked(name: str, **changes):
     """The small experiment in an architecture."""
-    base = experiment(architecture=name, **changes)
+    base = experiment(train__steps=2, train__warmup=1, train__validation_size=8, test_size=8, **changes)
     named = architecture(name)
-    return type(base)(**vars(base) | {"model": named.model(base.model), "learn": named.learn})
+    return dataclasses.replace(base, architecture=name, model=named.model(base.model), learn=named.learn)
 
 
-@pytest.fixture
-def done(tmp_path):
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A finished run's folder; each is made once."""
+    out = tmp_path_factory.mktemp("out")
+
     def make(name: str, **changes):
         one = asked(name, **changes)
-        run(one, tmp_path / "out")
-        return run_folder(tmp_path / "out", one)
+        run(one, out)
+        return run_folder(out, one)
 
     return make
 
@@ -63,12 +70,14 @@ def test_the_card_says_task_rule_seeds_scores_and_floors(done, tmp_path):
     export_run(place, tmp_path / "hf")
     record = read_records(place)[0]
     text = (tmp_path / "hf/README.md").read_text()
-    assert text.startswith('---\nlibrary_name: transformers\ntags: ["partwise", "frozen_qk", "needle"]\n---\n\n# frozen_qk on needle\n')
-    assert "`needle`: n_pairs 2, n_values 5" in text
+    assert text.startswith(
+        '---\nlibrary_name: transformers\ntags: ["partwise", "frozen_qk", "needle"]\n---\n\n# frozen_qk on needle\n'
+    )
+    assert "`needle`: n_pairs 2, min_pairs 1, n_values 5" in text
     assert '- rule: `all_but`: patterns ["blocks.*.token_mixer.query", "blocks.*.token_mixer.key"]' in text
-    assert "- 7,962 numbers learned, 1,088 stayed as they were drawn, 0 are fixed in buffers" in text
+    assert "- 7,920 numbers learned, 1,088 stayed as they were drawn, 0 are fixed in buffers" in text
     assert "- seeds: seed 3, frozen_seed 9" in text
-    assert "- done after 30 steps" in text
+    assert "- done after 2 steps" in text
     score, floor = record.value("accuracy"), record.value("accuracy.floor.most_frequent_value")
     (row,) = [line for line in text.splitlines() if line.startswith("| test | accuracy |")]
     assert f"| {score:.4g} |" in row and f"most_frequent_value {floor:.4g}" in row
@@ -88,8 +97,6 @@ def test_what_never_learned_is_kept_as_a_seed_and_checked(done, tmp_path):
         PartwiseForCausalLM.from_pretrained(tmp_path / "hf")
     changed = held | {"model.blocks.0.token_mixer.query.weight": torch.zeros(16, 16)}
     (tmp_path / "hf/config.json").write_text(json.dumps(plain))
-    from safetensors.torch import save_file
-
     del changed["model.embed.weight"]
     save_file(changed, tmp_path / "hf/model.safetensors", metadata={"format": "pt"})
     with pytest.raises(DamagedFile, match=r"model\.embed\.weight is missing"):
@@ -133,11 +140,6 @@ def test_weights_that_were_trained_on_are_no_run_any_more(done, tmp_path):
 
 
 def test_a_run_on_real_numbers_is_refused(tmp_path):
-    from pathlib import Path
-
-    from partwise.configs import from_plain, to_plain
-    from partwise.experiment import Experiment
-
     load_plugins([Path(__file__).parents[1] / "plugins/linear_regression.py"], start=tmp_path)
     plain = to_plain(experiment()) | {"task": {"name": "linear_regression"}}
     one = from_plain(Experiment, plain)
@@ -147,14 +149,15 @@ def test_a_run_on_real_numbers_is_refused(tmp_path):
 
 
 def test_the_verb_goes_both_ways_and_says_what_is_there(command, done, tmp_path):  # noqa: F811
-    place = done("standard")
-    code, out, error = command(f"export out --to hf")
+    place = run_folder(tmp_path / "out", asked("standard"))
+    shutil.copytree(done("standard"), place)
+    code, out, error = command("export out --to hf")
     assert (code, error) == (0, "") and "PartwiseForCausalLM" in out and "hf" in out
     assert (tmp_path / "hf/config.json").is_file()
     code, out, _ = command("export hf --to back")
     assert code == 0 and "back" in out
     assert (tmp_path / "back/model.safetensors").read_bytes() == (place / "model.safetensors").read_bytes()
-    done("mixit")
+    shutil.copytree(done("mixit"), place.with_name("other"))
     code, _, error = command("export out --to other")
     assert code == 2 and "out holds 2 runs; name one of out/runs" in " ".join(error.split())
     code, _, error = command("export nothing --to other")

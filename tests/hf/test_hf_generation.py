@@ -7,14 +7,14 @@ import torch
 
 pytest.importorskip("transformers")
 
-import torch.nn.functional as F  # noqa: E402
-from hf_small import LENGTH, MIXERS, NAMES, VOCABULARY, causal, classifier, config, padded, tokens  # noqa: E402
+import torch.nn.functional as F
+from hf_small import LENGTH, MIXERS, NAMES, VOCABULARY, causal, classifier, config, padded, tokens
 
-from partwise import PartwiseForCausalLM, PartwiseForSequenceClassification  # noqa: E402
-from partwise.caches import Cache  # noqa: E402
-from partwise.errors import ConfigError  # noqa: E402
-from partwise.hf.caching import PartwiseCache  # noqa: E402
-from partwise.token_mixers.attention import SelfAttention  # noqa: E402
+from partwise import PartwiseForCausalLM, PartwiseForSequenceClassification
+from partwise.caches import Cache
+from partwise.errors import ConfigError
+from partwise.hf.caching import PartwiseCache
+from partwise.token_mixers.attention import SelfAttention
 
 ROWS = [row[:length] for row, length in zip(tokens(4), (3, 6, 6, 8), strict=True)]
 
@@ -58,7 +58,9 @@ def test_a_two_way_model_does_not_see_padding_either(positions):
 def test_a_hole_in_the_mask_is_not_there():
     model, row = stirred("mixit"), tokens(1, 6)
     mask = torch.tensor([[0, 1, 1, 0, 1, 1]])
-    torch.testing.assert_close(model(row, attention_mask=mask).logits[mask.bool()], model(row[mask.bool()][None]).logits[0])
+    torch.testing.assert_close(
+        model(row, attention_mask=mask).logits[mask.bool()], model(row[mask.bool()][None]).logits[0]
+    )
 
 
 def test_padding_may_go_beyond_the_length_that_the_model_was_made_for():
@@ -85,12 +87,12 @@ def test_reading_on_with_a_cache_is_reading_at_once(name):
 def test_generating_from_padded_prompts_with_a_cache_is_generating_from_each_alone_without(name, side):
     model, (tokens_BL, mask_BL) = stirred(name), padded(ROWS, side)
     settings = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
-    out = model.generate(tokens_BL, attention_mask=mask_BL, output_logits=True, return_dict_in_generate=True, **settings)
+    out = model.generate(
+        tokens_BL, attention_mask=mask_BL, output_logits=True, return_dict_in_generate=True, **settings
+    )
     assert isinstance(out.cache, PartwiseCache)
     for index, row in enumerate(ROWS):
-        alone = model.generate(
-            row[None], use_cache=False, output_logits=True, return_dict_in_generate=True, **settings
-        )
+        alone = model.generate(row[None], use_cache=False, output_logits=True, return_dict_in_generate=True, **settings)
         assert torch.equal(out.sequences[index, -6:], alone.sequences[0, -6:])
         for together_BV, by_itself_BV in zip(out.logits, alone.logits, strict=True):
             torch.testing.assert_close(together_BV[index], by_itself_BV[0], atol=1e-6, rtol=1e-6)
@@ -115,7 +117,11 @@ def test_a_mixer_that_cannot_go_on_generates_the_same(monkeypatch):
 
 def test_the_cache_is_used_and_holds_what_the_mixer_needs(monkeypatch):
     model, reads = stirred("mixit"), []
-    monkeypatch.setattr(Cache, "grown", lambda self, name, new, own=Cache.grown: reads.append((name, new.shape[-2])) or own(self, name, new))
+    monkeypatch.setattr(
+        Cache,
+        "grown",
+        lambda self, name, new, own=Cache.grown: reads.append((name, new.shape[-2])) or own(self, name, new),
+    )
     model.generate(tokens(1, 5), max_new_tokens=3, do_sample=False)
     assert reads == [("value", 5)] * 2 + [("value", 1)] * 4  # values and no keys, a token a step, in two blocks
 
@@ -136,7 +142,9 @@ def test_a_cache_reads_the_rows_it_has_and_columns_that_fit():
     cache = model(tokens(2, 4), use_cache=True).cache
     with pytest.raises(ConfigError, match="3 rows to read on, and this cache is of 2"):
         model(tokens(3, 1), cache=cache)
-    with pytest.raises(ConfigError, match=r"mask of shape \(2, 3\): 5 columns were expected, those of the cache and 1 new"):
+    with pytest.raises(
+        ConfigError, match=r"mask of shape \(2, 3\): 5 columns were expected, those of the cache and 1 new"
+    ):
         model(tokens(2, 1), cache=cache, attention_mask=torch.ones(2, 3))
 
 

@@ -10,17 +10,16 @@ import torch
 
 pytest.importorskip("transformers")
 
-from hf_small import LENGTH, MIXERS, NAMES, VOCABULARY, causal, classifier, config, tokens  # noqa: E402
-from safetensors.torch import load_file, save_file  # noqa: E402
-from torch import nn  # noqa: E402
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification  # noqa: E402
+from hf_small import LENGTH, MIXERS, NAMES, VOCABULARY, causal, classifier, config, tokens
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
-from partwise import PartwiseForCausalLM, PartwiseForSequenceClassification  # noqa: E402
-from partwise.batch import Batch  # noqa: E402
-from partwise.errors import ConfigError, DamagedFile  # noqa: E402
-from partwise.model import Transformer  # noqa: E402
-from partwise.token_mixers import TOKEN_MIXERS  # noqa: E402
-from partwise.token_mixers.uniform import Uniform  # noqa: E402
+from partwise import PartwiseForCausalLM, PartwiseForSequenceClassification
+from partwise.batch import Batch
+from partwise.errors import ConfigError, DamagedFile
+from partwise.model import Transformer
+from partwise.token_mixers import TOKEN_MIXERS
+from partwise.token_mixers.uniform import Uniform
 
 RELOAD = """
 import sys, torch
@@ -94,7 +93,14 @@ def test_a_buffer_that_no_checkpoint_holds_is_refused_and_another_comes_back(tmp
     """Models are built on the meta device and what is not in the file is left as uninitialised memory."""
     TOKEN_MIXERS.register("with_buffer")(WithBuffer)
     with pytest.raises(ConfigError, match=r"blocks\.0\.token_mixer\.scale is a buffer that no checkpoint would hold"):
-        PartwiseForCausalLM(config(None, parts={"width": 16, "token_mixer": {"name": "with_buffer", "persistent": False}}, hidden_size=16, num_attention_heads=None))
+        PartwiseForCausalLM(
+            config(
+                None,
+                parts={"width": 16, "token_mixer": {"name": "with_buffer", "persistent": False}},
+                hidden_size=16,
+                num_attention_heads=None,
+            )
+        )
     model = causal("with_buffer")
     model.save_pretrained(tmp_path)
     again = PartwiseForCausalLM.from_pretrained(tmp_path)

@@ -5,14 +5,20 @@ import torch
 
 pytest.importorskip("transformers")
 
-from hf_small import causal, classifier, padded, tokens  # noqa: E402
-from transformers import Trainer, TrainingArguments  # noqa: E402
+from hf_small import causal, classifier, padded, tokens
+from transformers import Trainer, TrainingArguments
 
-from partwise import PartwiseForCausalLM, PartwiseForSequenceClassification  # noqa: E402
+from partwise import PartwiseForCausalLM, PartwiseForSequenceClassification
 
 
 def arguments(folder, **changes) -> TrainingArguments:
-    usual = {"max_steps": 4, "per_device_train_batch_size": 4, "learning_rate": 1e-2, "save_steps": 2, "logging_steps": 1}
+    usual = {
+        "max_steps": 4,
+        "per_device_train_batch_size": 4,
+        "learning_rate": 1e-2,
+        "save_steps": 2,
+        "logging_steps": 1,
+    }
     return TrainingArguments(str(folder), report_to=[], use_cpu=True, disable_tqdm=True, seed=0, **usual | changes)
 
 

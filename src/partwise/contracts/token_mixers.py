@@ -131,8 +131,8 @@ def reading_a_few_rows_equals_reading_all(config: Any) -> None:
 
 
 def reading_on_equals_reading_at_once(config: Any) -> None:
-    """`forward_next`, where there is one, and a decoder give position by position, or a few at a time, the whole; also for
-    rows taken out of a cache, as beam search does."""
+    """`forward_next`, where there is one, and a decoder give position by position, or a few at a time, the whole; also
+    for rows taken out of a cache, as beam search does."""
     for way, causal, mixer in _token_mixers(config):
         if causal and hasattr(mixer, "forward_next"):
             x_BLD = normal(3, LENGTH, WIDTH)

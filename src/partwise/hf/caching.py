@@ -16,8 +16,8 @@ from partwise.model import Transformer
 class PartwiseCache:
     """Rows in groups that have read equally many tokens; each group has a cache a block, as any mixer's own.
 
-    So a row is decoded as it would be alone, whatever its padding, and no mixer needs to know of padding. A group costs a
-    pass of its own: prompts of n different lengths are read on in n passes a token.
+    So a row is decoded as it would be alone, whatever its padding, and no mixer needs to know of padding. A group costs
+    a pass of its own: prompts of n different lengths are read on in n passes a token.
 
         out = model(prompt, use_cache=True)
         out = model(next_tokens, cache=out.cache)

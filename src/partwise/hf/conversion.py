@@ -36,7 +36,9 @@ def from_run(folder: Path | str, *, frozen_as_seed: bool = False) -> Any:
     experiment, trained = load_run(folder)
     shape = trained.shape
     if shape.vocabulary is None or shape.real_targets:
-        raise ConfigError(f"{folder} is a run on real numbers; models of Hugging Face read tokens and name tokens or classes.")
+        raise ConfigError(
+            f"{folder} is a run on real numbers; models of Hugging Face read tokens and name tokens or classes."
+        )
     settings: dict[str, Any] = {} if shape.n_outputs is None else {"num_labels": shape.n_outputs}
     config = PartwiseConfig(
         architecture=experiment.arm,

@@ -1,5 +1,6 @@
-"""What an attention mask means here: a masked position is not there. The others of its row count from 0 on, so a row is
-computed as if it stood alone, wherever its padding is (MixiT: row t - pad of the matrix; a learned position likewise)."""
+"""What an attention mask means here: a masked position is not there. The others of its row count from 0 on, so a row
+is computed as it would be alone, wherever its padding is (MixiT: row t - pad of the matrix; a learned position
+likewise)."""
 
 import torch
 from torch import Tensor
@@ -18,7 +19,9 @@ def used(tokens_BL: Tensor, attention_mask: Tensor | None) -> Tensor | None:
         return None
     if attention_mask.shape != tokens_BL.shape:
         given, wanted = tuple(attention_mask.shape), tuple(tokens_BL.shape)
-        raise ConfigError(f"an attention mask of shape {given} for tokens of shape {wanted}: one of the same was expected.")
+        raise ConfigError(
+            f"an attention mask of shape {given} for tokens of shape {wanted}: one of the same was expected."
+        )
     used_BL = attention_mask != 0
     empty_B = ~used_BL.any(-1)
     if bool(empty_B.any()):

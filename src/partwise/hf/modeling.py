@@ -1,5 +1,5 @@
-"""The lab's Transformer as a model of transformers. It sits inside as `model`, so a parameter's name is `model.` and its
-address: `model.blocks.0.token_mixer.query.weight`."""
+"""The lab's Transformer as a model of transformers. It sits inside as `model`, so a parameter's name is `model.` and
+its address: `model.blocks.0.token_mixer.query.weight`."""
 
 import contextlib
 import dataclasses
@@ -69,7 +69,11 @@ class _Partwise(PreTrainedModel):
         return {name: tensor for name, tensor in weights(self.model).items() if name not in learns}
 
     def save_pretrained(
-        self, save_directory: Any, is_main_process: bool = True, state_dict: dict[str, Tensor] | None = None, **kwargs: Any
+        self,
+        save_directory: Any,
+        is_main_process: bool = True,
+        state_dict: dict[str, Tensor] | None = None,
+        **kwargs: Any,
     ) -> None:
         """As in transformers; with `frozen_as_seed`, without what never learns.
 
@@ -100,9 +104,7 @@ class _Partwise(PreTrainedModel):
         Raises:
             DamagedFile: it is, or what it keeps as a seed comes out differently here.
         """
-        model, info = super().from_pretrained(
-            pretrained_model_name_or_path, *args, output_loading_info=True, **kwargs
-        )
+        model, info = super().from_pretrained(pretrained_model_name_or_path, *args, output_loading_info=True, **kwargs)
         for what in ("missing", "unexpected", "mismatched"):
             wrong = sorted(str(name) for name in info[f"{what}_keys"])
             if wrong:
@@ -169,7 +171,7 @@ class PartwiseForCausalLM(_Partwise, GenerationMixin):
     def get_output_embeddings(self) -> nn.Module:
         return self.model.unembed
 
-    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+    def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
         self.model.unembed = new_embeddings
 
     @classmethod
@@ -237,8 +239,8 @@ class PartwiseForCausalLM(_Partwise, GenerationMixin):
         n, columns = tokens_BN.shape[1], cache.get_seq_length() + tokens_BN.shape[1]
         if attention_mask.ndim != 2 or attention_mask.shape[1] not in (n, columns):
             raise ConfigError(
-                f"an attention mask of shape {tuple(attention_mask.shape)}: {columns} columns were expected, those of the "
-                f"cache and {n} new ones."
+                f"an attention mask of shape {tuple(attention_mask.shape)}: {columns} columns were expected, those of "
+                f"the cache and {n} new ones."
             )
         return attention_mask[:, -n:] != 0
 
