@@ -161,6 +161,11 @@ def test_generating_past_the_length_and_from_a_two_way_model_is_refused():
         model(tokens(1, 4), labels=tokens(1, 4))
 
 
+def test_assisted_decoding_which_takes_tokens_back_is_refused():
+    with pytest.raises(ValueError, match="assisted generation is not supported with stateful models"):
+        causal().generate(tokens(1, 4), assistant_model=causal(), max_new_tokens=2, do_sample=False)
+
+
 def test_a_mask_that_fits_nothing_is_refused():
     with pytest.raises(ConfigError, match=r"mask of shape \(3, 2\) for tokens of shape \(3, 14\)"):
         causal()(tokens(), attention_mask=torch.ones(3, 2))

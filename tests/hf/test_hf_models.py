@@ -14,8 +14,9 @@ from hf_small import LENGTH, MIXERS, NAMES, VOCABULARY, causal, classifier, conf
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
-from partwise import PartwiseForCausalLM, PartwiseForSequenceClassification
+from partwise import Only, PartwiseForCausalLM, PartwiseForSequenceClassification, Stages
 from partwise.batch import Batch
+from partwise.configs import to_plain
 from partwise.errors import ConfigError, DamagedFile
 from partwise.model import Transformer
 from partwise.token_mixers import TOKEN_MIXERS
@@ -84,7 +85,9 @@ class WithBuffer(Uniform):
 
     def build(self, size, *, generator):
         mixer = super().build(size, generator=generator)
-        mixer.register_buffer("scale", torch.full((size.width,), 3.0), persistent=self.persistent)
+        scale_D = torch.full((size.width,), 3.0)
+        assert scale_D.max() == 3, "a part that looks at what it draws is built on a device that has numbers"
+        mixer.register_buffer("scale", scale_D, persistent=self.persistent)
         mixer.register_forward_hook(lambda module, _, y: y * module.scale)
         return mixer
 
@@ -213,6 +216,13 @@ def test_what_the_rule_leaves_out_asks_for_no_gradient_also_after_loading(tmp_pa
         still = {name for name, parameter in one.named_parameters() if not parameter.requires_grad}
         part = "model.blocks.{}.token_mixer.{}.{}"
         assert still == {part.format(b, p, k) for b in (0, 1) for p in ("query", "key") for k in ("weight", "bias")}
+
+
+def test_what_learns_at_any_stage_asks_for_a_gradient():
+    stages = Stages((0, Only("unembed")), (5, Only("unembed", "embed")))
+    model = causal("standard", learn=to_plain(stages))
+    learns = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert learns == {"model.embed.weight", "model.unembed.weight"}
 
 
 def test_nothing_that_is_asked_for_is_passed_over():
