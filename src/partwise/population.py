@@ -71,6 +71,7 @@ def train_population(
 
     Raises:
         ConfigError: there is no experiment, or two differ in more than may be.
+        Unstackable: their models cannot take a step together (stack.py says when).
         Busy: another process runs one of them in `out`.
     """
     experiments = [configs.checked(experiment) for experiment in experiments]
