@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.memory import peak_bytes
-from benchmarks.rounds import ratio, rounds
+from benchmarks.pairs import ratio
 from benchmarks.text import RandomText
 from benchmarks.work import Work
 from partwise.checkpoint import save_tensors, weights
@@ -19,6 +19,7 @@ from partwise.course import Fit
 from partwise.decoding import Decoder
 from partwise.parts import census
 from partwise.resuming import save_checkpoint
+from partwise.timing import in_turn
 
 ARMS = ("standard", "frozen_qk", "frozen_mlp", "mixit")
 DECODED = ("standard", "mixit")  # what is frozen decodes as what learned does: the two frozen arms are standard here
@@ -68,7 +69,7 @@ def measure(extent: Extent) -> dict[str, Any]:
 def _training(extent: Extent) -> Iterator[dict[str, Any]]:
     """A row an arm; the steps are timed in turn."""
     works = {arm: replace(extent.work, arm=arm) for arm in ARMS}
-    spent = rounds({arm: work.step() for arm, work in works.items()}, extent.rounds)
+    spent = in_turn({arm: work.step() for arm, work in works.items()}, rounds=extent.rounds)
     for arm, work in works.items():
         middle, low, high = ratio(spent[arm], spent["standard"])
         yield {
@@ -121,7 +122,7 @@ def _decoding(extent: Extent, length: int) -> Iterator[dict[str, Any]]:
     def reader(decoder: Decoder) -> Any:
         return lambda: decoder.read(tokens_1L[:, decoder.seen : decoder.seen + 1])
 
-    spent = rounds({arm: reader(decoder) for arm, decoder in decoders.items()}, extent.decoded)
+    spent = in_turn({arm: reader(decoder) for arm, decoder in decoders.items()}, rounds=extent.decoded)
     for arm in DECODED:
         yield {
             "arm": arm,

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks.machine import machine
-from benchmarks.rounds import ratio, rounds
+from benchmarks.pairs import ratio
 from benchmarks.text import RandomText
 from benchmarks.work import Work
 from partwise.execution import Execution
@@ -30,6 +30,7 @@ from partwise.population import step_times
 from partwise.seeds import generator_for
 from partwise.shapes import MixerSize
 from partwise.tasks.needle import Needle
+from partwise.timing import in_turn
 from partwise.token_mixers.attention import Attention
 from partwise.token_mixers.random_mixing import RandomMixing
 from partwise.train_config import TrainConfig
@@ -160,7 +161,7 @@ def _rate(extent: Extent) -> float:
         a @ b
         _settled(extent.device)
 
-    return 2 * extent.square**3 / median(rounds({"product": multiply}, extent.rounds)["product"])
+    return 2 * extent.square**3 / median(in_turn({"product": multiply}, rounds=extent.rounds)["product"])
 
 
 def _step(extent: Extent, name: str, work: Work, rate: float, compiled: bool) -> Iterator[dict[str, Any]]:
@@ -182,7 +183,7 @@ def _step(extent: Extent, name: str, work: Work, rate: float, compiled: bool) ->
         yield row | {"failed": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
         return
     first = time.perf_counter() - start
-    seconds = median(rounds({"step": step}, extent.rounds)["step"])
+    seconds = median(in_turn({"step": step}, rounds=extent.rounds)["step"])
     yield row | {
         "first_s": first,
         "step_ms": 1e3 * seconds,
@@ -223,7 +224,7 @@ def _mixers(extent: Extent) -> Iterator[dict[str, Any]]:
             "random_mixing": lambda mixer=random, x_BLD=x_BLD: mixer(x_BLD, None),
         }
         backward = {name: _there_and_back(side, device) for name, side in sides.items()}
-        spent = rounds(backward, extent.rounds)
+        spent = in_turn(backward, rounds=extent.rounds)
         yield {
             "name": f"mixers, n={width}, {heads} heads, T={length}, {n} sequences",
             **{f"{name}_ms": 1e3 * median(times) for name, times in spent.items()},

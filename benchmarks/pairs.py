@@ -1,16 +1,14 @@
-"""Two sides timed in turn: A B, B A, A B, ...; what counts is the ratio within each pair.
+"""Two sides timed in turn: A B, B A, A B, ...; what counts is the ratio within each pair."""
 
-A machine's speed drifts with its load and its clock. Two turns that follow each other meet nearly the same machine, so
-their ratio stays put where the times of either side do not.
-"""
-
-import statistics
-import time
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any, Literal
 
-Kind = Literal["defaults", "like for like", "end to end", "many runs", "share", "start-up"]
+from partwise.timing import in_turn
+
+Kind = Literal["fastest", "like for like", "end to end", "many runs", "share", "start-up"]
 Turn = Callable[[int], object]  # one side's share of pair 0, 1, ...; pair 0 is the warm-up
 
 
@@ -95,20 +93,21 @@ def interleaved(ours: Turn, peer: Turn, *, pairs: int, each: int = 1, precision:
         each: steps a turn takes; times are of one.
         precision: for the row.
     """
-    spent: dict[Turn, list[float]] = {ours: [], peer: []}
-    for pair in range(pairs + 1):
-        for side in (ours, peer) if pair % 2 else (peer, ours):
-            start = time.perf_counter()
-            side(pair)
-            spent[side].append((time.perf_counter() - start) * 1000 / each)
-    ours_ms, peer_ms = spent[ours][1:], spent[peer][1:]
-    ratios = [theirs / own for own, theirs in zip(ours_ms, peer_ms, strict=True)]
+    our_turns, peer_turns = map(ours, itertools.count()), map(peer, itertools.count())
+    spent = in_turn({"peer": lambda: next(peer_turns), "ours": lambda: next(our_turns)}, rounds=pairs)
+    middle, low, high = ratio(spent["peer"], spent["ours"])
     return Measured(
-        ours_ms=statistics.median(ours_ms),
-        peer_ms=statistics.median(peer_ms),
-        ratio=statistics.median(ratios),
-        ratio_low=min(ratios),
-        ratio_high=max(ratios),
+        ours_ms=1e3 * median(spent["ours"]) / each,
+        peer_ms=1e3 * median(spent["peer"]) / each,
+        ratio=middle,
+        ratio_low=low,
+        ratio_high=high,
         precision=precision,
         pairs=pairs,
     )
+
+
+def ratio(over: Sequence[float], under: Sequence[float]) -> tuple[float, float, float]:
+    """(median, least, largest) of over / under, round by round."""
+    each = [one / other for one, other in zip(over, under, strict=True)]
+    return median(each), min(each), max(each)

@@ -17,13 +17,14 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.analytic import counted_flops
 from benchmarks.memory import Watched, peak_bytes
-from benchmarks.rounds import ratio, rounds
+from benchmarks.pairs import ratio
 from benchmarks.text import RandomText
 from benchmarks.work import Work
 from partwise.experiment import Experiment, vary
 from partwise.model import ModelConfig
 from partwise.sweep import Options, run_all
 from partwise.tasks.needle import Needle
+from partwise.timing import in_turn
 from partwise.train_config import TrainConfig
 
 ARMS = ("standard", "mixit")
@@ -104,7 +105,7 @@ def _along(axis: str, values: tuple[int, ...], extent: Extent) -> Iterator[dict[
             sides[str(dtype), value] = _product(shapes[value], repeats[value], dtype)
         for arm in ARMS:
             sides[arm, value] = at(axis, value, arm).step()
-    spent = rounds(sides, extent.rounds)
+    spent = in_turn(sides, rounds=extent.rounds)
     for value in values:
         product = 2.0 * math.prod(shapes[value]) * repeats[value]
         rate = {dtype: product / median(spent[f"torch.{dtype}", value]) for dtype in ("float32", "bfloat16")}

@@ -1,13 +1,13 @@
 """Whole runs: against Trainer, sixteen side by side; and what a run pays beside its steps: sampling, start-up."""
 
 import dataclasses
+import functools
 import itertools
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
+from statistics import median
 
 from benchmarks import ours, peer
 from benchmarks.pairs import Bench, Measured, Setting, interleaved
@@ -19,6 +19,7 @@ from partwise.recipes.mixit import Mixit
 from partwise.registry import name_of
 from partwise.seeds import generator_for
 from partwise.sweep import Options, run_all
+from partwise.timing import in_turn
 from partwise.training import AHEAD, train_batches
 
 MOST_PAIRS = 3  # of whole runs, which are long
@@ -115,11 +116,8 @@ def _starting(code: str) -> Callable[[Setting], Measured]:
     """Wall time of a fresh interpreter that does this and leaves."""
 
     def measure(setting: Setting) -> Measured:
-        spent = []
-        for _ in range(setting.pairs + 1):  # the first fills the disk's caches
-            start = time.perf_counter()
-            subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=True)
-            spent.append((time.perf_counter() - start) * 1000)
-        return Measured(ours_ms=statistics.median(spent[1:]), precision="", pairs=setting.pairs)
+        start = functools.partial(subprocess.run, [sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=True)
+        spent = in_turn({"start": start}, rounds=setting.pairs)["start"]  # the first fills the disk's caches
+        return Measured(ours_ms=1e3 * median(spent), precision="", pairs=setting.pairs)
 
     return measure

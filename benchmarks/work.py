@@ -44,9 +44,9 @@ class Work:
         config = architecture(self.arm).model(ModelConfig(n_blocks=self.n_blocks, width=self.width))
         return Transformer(config, self.task.build(seed=0).shape, seed=0)
 
-    def draw(self) -> Batch:
-        """What the step is taken on, drawn beforehand."""
-        return self.task.build(seed=0).sample(self.batch, split="train", generator=generator_for(0, "train/0"))
+    def draw(self, step: int = 0) -> Batch:
+        """What a step is taken on, drawn beforehand."""
+        return self.task.build(seed=0).sample(self.batch, split="train", generator=generator_for(0, f"train/{step}"))
 
     def optimizer(self, model: Transformer) -> torch.optim.AdamW:
         """Of what learns in this arm."""

@@ -13,7 +13,7 @@ from benchmarks import arms, scaling
 from benchmarks.analytic import counted_flops
 from benchmarks.memory import HAS_PROC, peak_bytes
 from benchmarks.page import page
-from benchmarks.rounds import ratio, rounds
+from benchmarks.pairs import ratio
 from benchmarks.text import RandomText
 from benchmarks.work import Work
 from partwise.tasks.needle import Needle
@@ -44,11 +44,7 @@ def test_a_step_trains_what_learns_and_nothing_else():
     assert still == before.keys() - work.learn.learning(model, 0)
 
 
-def test_rounds_begin_with_another_side_each_and_the_first_does_not_count():
-    seen: list[str] = []
-    spent = rounds({name: lambda name=name: seen.append(name) for name in "abc"}, 2)
-    assert "".join(seen) == "abc" + "bca" + "cab"
-    assert {name: len(times) for name, times in spent.items()} == {"a": 2, "b": 2, "c": 2}
+def test_a_ratio_is_taken_round_by_round():
     assert ratio([2, 6, 4], [1, 2, 4]) == (2, 1, 3)
 
 

@@ -1,9 +1,6 @@
 """Which precision is the faster one here: timed, not guessed, and written into the runs' `execution`."""
 
 import copy
-import itertools
-import time
-from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import median
 from typing import Any
@@ -14,6 +11,7 @@ from torch import nn
 from partwise.batch import Batch
 from partwise.execution import Execution
 from partwise.parts import LearnRule
+from partwise.timing import in_turn
 from partwise.train_config import TrainConfig
 from partwise.updates import Precision, stepper
 
@@ -43,27 +41,11 @@ def step_ms(
     ways = {
         precision: partial(stepper(copy.deepcopy(model), precision=precision, **how), batch) for precision in PRECISIONS
     }
-    with execution.in_force():
-        times = _in_turn(ways, seconds=seconds)
+    with execution.in_force():  # a step gives its loss as a number, so a GPU is done with it
+        times = in_turn(ways, rounds=3, seconds=seconds)
     return {precision: round(1e3 * median(spent), 3) for precision, spent in times.items()}
 
 
 def faster(ms: dict[Precision, float]) -> Precision:
     """The precision whose step took less time."""
     return min(PRECISIONS, key=ms.__getitem__)
-
-
-def _in_turn(ways: Mapping[Precision, Callable[[], object]], *, seconds: float) -> dict[Precision, list[float]]:
-    spent: dict[Precision, list[float]] = {name: [] for name in ways}
-    end = float("inf")
-    for turn in itertools.count():
-        for name, way in ways.items():
-            start = time.perf_counter()
-            way()  # gives the loss as a number, so a GPU is done with it
-            if turn:
-                spent[name].append(time.perf_counter() - start)
-        if turn == 0:
-            end = time.perf_counter() + seconds
-        elif turn >= 3 and time.perf_counter() > end:
-            break
-    return spent

@@ -37,6 +37,7 @@ from partwise.parts import AllBut
 from partwise.records import RunRecord, write_json
 from partwise.seeds import generator_for
 from partwise.stack import Stack, Trained
+from partwise.timing import in_turn
 from partwise.train_config import TrainConfig
 from partwise.trial import outcome, recorded
 from partwise.updates import stepper
@@ -71,6 +72,7 @@ def train_population(
 
     Raises:
         ConfigError: there is no experiment, or two differ in more than may be.
+        Unstackable: their models cannot take a step together (stack.py says when).
         Busy: another process runs one of them in `out`.
     """
     experiments = [configs.checked(experiment) for experiment in experiments]
@@ -271,28 +273,16 @@ def step_times(
     check_stackable(experiments)
     members = [_member(index, experiment, None) for index, experiment in enumerate(experiments)]
     execution = chosen_execution(execution, members[0].model)
-    alone: list[float] = []
-    stacked: list[float] = []
     with execution.in_force():
         for member in members:
             member.model.to(execution.device)
         stack = Stack([member.trained for member in members], precision=execution.precision)
         singly = itertools.cycle([_alone(member, execution) for member in members])
-        end = float("inf")
-        for step in itertools.count():
-            start = time.perf_counter()
-            stack.update(step, _batches(members, step))
-            middle = time.perf_counter()
-            next(singly)(step)
-            stop = time.perf_counter()
-            if step == 0:
-                end = stop + seconds
-                continue
-            stacked.append((middle - start) / len(members))
-            alone.append(stop - middle)
-            if step >= 3 and stop > end:
-                break
-    return StepTimes(alone_ms=round(1e3 * median(alone), 3), stacked_ms=round(1e3 * median(stacked), 3))
+        alone = (one(step) for step, one in enumerate(singly))
+        stacked = (stack.update(step, _batches(members, step)) for step in itertools.count())
+        spent = in_turn({"stacked": lambda: next(stacked), "alone": lambda: next(alone)}, rounds=3, seconds=seconds)
+    stacked_s, alone_s = median(spent["stacked"]) / len(members), median(spent["alone"])
+    return StepTimes(alone_ms=round(1e3 * alone_s, 3), stacked_ms=round(1e3 * stacked_s, 3))
 
 
 def _alone(member: _Member, execution: Execution) -> Callable[[int], Any]:

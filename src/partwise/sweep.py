@@ -43,6 +43,7 @@ from partwise.population import StepTimes, kind_of, step_times, train_population
 from partwise.probes import PROBES
 from partwise.records import RunRecord, read_json, write_text
 from partwise.seeds import generator_for
+from partwise.stack import Unstackable
 from partwise.tasks import TASKS
 from partwise.token_mixers import TOKEN_MIXERS
 from partwise.updates import Precision
@@ -182,8 +183,9 @@ def _shared_out(
         times = None
         if options.stack == "auto" and len(parts[-1]) > 1:  # timed before the machine is busy
             stacked = [experiments[index] for index in parts[-1]]
-            times = step_times(stacked, execution=_chooser(options, at_once=jobs))
-            if not times.pays:
+            with contextlib.suppress(Unstackable):
+                times = step_times(stacked, execution=_chooser(options, at_once=jobs))
+            if times is None or not times.pays:
                 parts = [(index,) for index in group]
         works += [_Work(part, times if len(part) > 1 else None) for part in parts]
     return works

@@ -17,7 +17,7 @@ from partwise.resuming import resumed, save_checkpoint, stamp_of
 from partwise.seeds import generator_for
 from partwise.tasks import sample_each
 from partwise.train_config import TrainConfig
-from partwise.updates import Precision, optimizer_for, update
+from partwise.updates import Precision, optimizer_for, still_what_is_frozen, update
 
 AHEAD = 8  # batches drawn at once, where a task can; more save little (docs/lab, 2026-12-01)
 
@@ -65,14 +65,15 @@ def fit(
         stamp = {"seed": seed, "precision": precision} | stamp_of(model, data, learn, config)
         state, optimizer = resumed(model, learn, config, checkpoint, stamp)
         stack.enter_context(mode(model, training=True))
-        _still_what_is_frozen(model)
+        still_what_is_frozen(model, learn.learning(model, max(0, state.step - 1)))
         batches = train_batches(data, config, seed=seed, first=state.step)
         started, written = time.perf_counter() - state.seconds, time.perf_counter()
         while state.step < config.steps and not state.ended:
             step = state.step
             if optimizer is None or step in learn.changes():
-                optimizer = optimizer_for(model, learn.learning(model, step), config, before=optimizer)
-                _still_what_is_frozen(model)
+                learning = learn.learning(model, step)
+                optimizer = optimizer_for(model, learning, config, before=optimizer)
+                still_what_is_frozen(model, learning)
             for group in optimizer.param_groups:
                 group["lr"] = group["peak"] * config.rate(step)
 
@@ -98,12 +99,3 @@ def train_batches(data: Any, config: TrainConfig, *, seed: int, first: int = 0) 
         steps = range(start, min(start + AHEAD, config.steps))
         generators = [generator_for(seed, f"train/{step}") for step in steps]
         yield from sample_each(data, config.batch, split="train", generators=generators)
-
-
-def _still_what_is_frozen(model: nn.Module) -> None:
-    """Eval mode for a module with float buffers whose parameters are all frozen: a frozen batch norm keeps its own."""
-    for module in model.modules():
-        own = list(module.parameters(recurse=False))
-        has_floats = any(buffer.is_floating_point() for buffer in module.buffers(recurse=False))
-        if own and has_floats:
-            module.training = any(parameter.requires_grad for parameter in own)

@@ -130,3 +130,21 @@ def peaks_and_decays(model: nn.Module, config: TrainConfig) -> dict[str, tuple[f
                 decay = decay if part.weight_decay is None else part.weight_decay
         found[name] = lr, decay
     return found
+
+
+def still_what_is_frozen(model: nn.Module, learning: set[str]) -> None:
+    """Eval mode for a module with float buffers of which no parameter learns: a frozen batch norm keeps its own."""
+    for name, trains in modes_of(model, learning).items():
+        model.get_submodule(name).training = trains
+
+
+def modes_of(model: nn.Module, learning: set[str]) -> dict[str, bool]:
+    """Whether it is in training, of each module with parameters and float buffers of its own."""
+    learns = {parameter for name, parameter in model.named_parameters() if name in learning}
+    modes = {}
+    for name, module in model.named_modules():
+        own = list(module.parameters(recurse=False))
+        has_floats = any(buffer.is_floating_point() for buffer in module.buffers(recurse=False))
+        if own and has_floats:
+            modes[name] = any(parameter in learns for parameter in own)
+    return modes
