@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from small import experiment
+from torch.autograd import forward_ad
 
 from partwise import fast
 from partwise.architectures import architecture
@@ -159,6 +160,18 @@ def test_values_mixed_before_or_after_their_map_are_the_same(n_read, n_values, f
     torch.testing.assert_close(mixed_values(mix, x, value, n_values), mix @ v, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("n_values", [4, 2])
+def test_values_mixed_before_their_map_have_its_gradients(n_values, bias):
+    value = linear(8, 2 * n_values, generator_for(0, "value"), bias=bias).double()
+    if bias:
+        torch.nn.init.normal_(value.bias, generator=generator_for(0, "bias"))
+    mixed = lambda mix, x, *parameters: mixed_values(mix, x, value, n_values)  # noqa: E731
+    quick, slow = both_ways(mixed, drawn(3, 4, 1, 9), drawn(3, 9, 8), *value.parameters())
+    assert len(quick) == (5 if bias else 4)
+    torch.testing.assert_close(quick, slow, rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize("arm", ["standard", "mixit"])
 def test_a_model_is_a_function_that_torch_func_transforms(arm):
     data, model = experiment(model=architecture(arm).model(experiment().model)).build()
@@ -173,6 +186,30 @@ def test_a_model_is_a_function_that_torch_func_transforms(arm):
     loss_of(model, batch, read_BQ, targets_BQ).backward()
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(transformed[name], parameter.grad, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # torch's own use of it
+@pytest.mark.parametrize("arm", ["standard", "mixit"])
+def test_forward_differentiation_gives_the_derivative_along_a_direction(arm, monkeypatch):
+    monkeypatch.setattr(fast, "LOGITS", 1)
+    data, model = experiment(model=architecture(arm).model(experiment(task__n_pairs=5).model)).build()
+    model.double()
+    batch = data.sample(8, split="train", generator=generator_for(0, "batch")).packed(n_groups=2)
+    read_BQ, targets_BQ = batch.read()
+    parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    along = {name: drawn(*parameter.shape).detach() for name, parameter in parameters.items()}
+
+    def loss(held):
+        return loss_sum(torch.func.functional_call(model, held, (batch, read_BQ)), targets_BQ)
+
+    _, by_func = torch.func.jvp(loss, (parameters,), (along,))
+    with forward_ad.dual_level():
+        dual = loss({name: forward_ad.make_dual(parameters[name], along[name]) for name in parameters})
+        by_duals = forward_ad.unpack_dual(dual).tangent
+    loss_of(model, batch, read_BQ, targets_BQ).backward()
+    expected = sum((parameter.grad * along[name]).sum() for name, parameter in model.named_parameters())
+    for found in (by_func, by_duals):
+        assert found.item() == pytest.approx(expected.item(), rel=1e-4)
 
 
 def test_a_hook_on_the_model_or_a_bias_of_the_unembedding_is_not_passed_by(monkeypatch):

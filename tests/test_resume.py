@@ -16,9 +16,11 @@ from torch import nn
 
 from partwise.checkpoint import load_tensors
 from partwise.errors import ConfigError, DamagedFile
+from partwise.execution import Execution
 from partwise.experiment import Busy, load_run, locked, run, run_folder
 from partwise.parts import AllBut, Stages
 from partwise.records import RunRecord
+from partwise.seeds import generator_for
 from partwise.train_config import TrainConfig
 from partwise.training import fit
 
@@ -38,10 +40,10 @@ def killed_at(*steps):
     return watch
 
 
-def finished(one, out, watch=None) -> tuple[bytes, list]:
+def finished(one, out, watch=None, **how) -> tuple[bytes, list]:
     for _ in range(10):
         try:
-            record = run(one, out, checkpoint_seconds=0.0, watch=watch)
+            record = run(one, out, checkpoint_seconds=0.0, watch=watch, **how)
             return (run_folder(out, one) / "model.safetensors").read_bytes(), record.history
         except Killed:
             continue
@@ -67,6 +69,18 @@ def test_three_kills_leave_no_trace_in_weights_or_history(changes, tmp_path):
     whole = finished(one, tmp_path / "whole")
     torn = finished(one, tmp_path / "torn", killed_at(4, 10, 21))
     assert torn == whole
+
+
+def test_three_kills_leave_no_trace_where_the_arithmetic_is_bfloat16_and_batches_are_packed(tmp_path):
+    one = experiment(task__n_pairs=5)
+    data, _ = one.build()
+    batch = data.sample(16, split="train", generator=generator_for(0, "train/0"))
+    assert batch.packed().packing is not None
+    bfloat16 = Execution(precision="bfloat16")
+    whole = finished(one, tmp_path / "whole", execution=bfloat16)
+    torn = finished(one, tmp_path / "torn", killed_at(4, 10, 21), execution=bfloat16)
+    assert torn == whole
+    assert whole != finished(one, tmp_path / "float32")
 
 
 def test_a_users_dropout_resumes_exactly(tmp_path):

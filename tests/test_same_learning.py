@@ -1,16 +1,20 @@
 """The fast path learns what the plain path learns: every mixer, every task, a hundred steps."""
 
 import contextlib
+from pathlib import Path
 
 import pytest
 from small import experiment
 
 from partwise import fast
 from partwise.architectures import architecture
+from partwise.channel_mixers import CHANNEL_MIXERS
 from partwise.configs import replaced
 from partwise.experiment import run
+from partwise.plugins import load_plugin
 from partwise.tasks import TASKS
 from partwise.token_mixers import TOKEN_MIXERS
+from partwise.token_mixers.attention import Attention
 
 SMALL_TASK = {
     "addition": {"n_digits": 2},
@@ -49,6 +53,31 @@ def test_on_every_task(task, arm):
     known = architecture(arm)
     one = replaced(replaced(one, "model", known.model(one.model)), "learn", known.learn)
     plain, quick = losses_both_ways(one)
+    assert quick == pytest.approx(plain, rel=1e-5)
+
+
+@pytest.mark.parametrize("channel_mixer", CHANNEL_MIXERS.names())
+def test_with_every_channel_mixer(channel_mixer):
+    plain, quick = losses_both_ways(experiment(task__n_pairs=5, model__channel_mixer=channel_mixer))
+    assert quick == pytest.approx(plain, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model__token_mixer": Attention(n_heads=4, n_kv_heads=2)},
+        {"model__token_mixer": Attention(n_heads=2, bias=False, rope=False), "model__positions": "learned"},
+        {"model__positions": "one_hot", "model__width": 32},
+        {"model__tied": True},
+        {"model__order": "parallel", "model__norm": "layer"},
+        {"model__join": "concat", "model__n_blocks": 1},
+        {"train__accumulate": 3},
+    ],
+    ids=["grouped queries", "learned positions", "one-hot positions", "tied", "parallel", "another join", "pieces"],
+)
+def test_with_every_other_shape_of_a_model_and_a_step(changes):
+    load_plugin(Path(__file__).parent / "plugins" / "concat_join.py")
+    plain, quick = losses_both_ways(experiment(task__n_pairs=5, **changes))
     assert quick == pytest.approx(plain, rel=1e-5)
 
 

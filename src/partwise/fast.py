@@ -11,14 +11,16 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
 _plain = contextvars.ContextVar("plain", default=False)
 
 
 def asked_plain() -> bool:
-    """Whether `plain()` is in force, or a transformation of `torch.func`, which knows no other ways."""
-    return _plain.get() or torch._C._are_functorch_transforms_active()
+    """Whether `plain()` is in force, a transformation of `torch.func`, or forward differentiation: these know no other
+    ways."""
+    return _plain.get() or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 @contextlib.contextmanager
@@ -165,9 +167,7 @@ def rows_of(x_NX: Tensor, at_M: Tensor) -> Tensor:
 
 def rows_into(x_MX: Tensor, at_M: Tensor, n: int) -> Tensor:
     """The inverse: n rows, of which those at `at` are x and the others zero."""
-    if applies(x_MX):
-        return _Into.apply(x_MX, at_M, n)
-    return x_MX.new_zeros(n, *x_MX.shape[1:]).index_copy(0, at_M, x_MX)
+    return _Into.apply(x_MX, at_M, n) if applies(x_MX) else _put(x_MX, at_M, n)
 
 
 def _put(x_MX: Tensor, at_M: Tensor, n: int) -> Tensor:

@@ -112,6 +112,12 @@ def take(x_BLD: Tensor, read_BQ: Tensor) -> Tensor:
     return x_BLD.gather(1, read_BQ[..., None].expand(-1, -1, x_BLD.shape[-1]))
 
 
+def shared_heads(x: Tensor, n_heads: int, *, dim: int) -> Tensor:
+    """Heads along an axis, each of them n_heads / (how many there are) times: as groups of query heads share them."""
+    group = n_heads // x.shape[dim]
+    return x.repeat_interleave(group, dim=dim) if group > 1 else x
+
+
 def mixed_values(mix_BHQS: Tensor, x_BSD: Tensor, value: nn.Linear, n_values: int) -> Tensor:
     """mix (W x + b), head by head, as W (mix x) + (sum of mix) b, (B, H, Q, K): where few rows are read, the map is
     applied to those and not to all that they read from.
@@ -127,13 +133,13 @@ def mixed_values(mix_BHQS: Tensor, x_BSD: Tensor, value: nn.Linear, n_values: in
     saves = n_heads * n_read * (n_sources + head_width) < n_sources * value.out_features
     if not saves or fast.asked_plain() or not fast.bare(value):
         v_BVSK = value(x_BSD).unflatten(-1, (n_values, head_width)).transpose(1, 2)
-        v_BHSK = v_BVSK.repeat_interleave(n_heads // n_values, dim=1) if n_heads > n_values else v_BVSK
+        v_BHSK = shared_heads(v_BVSK, n_heads, dim=1)
         return mix_BHQS.to(v_BHSK.dtype) @ v_BHSK
-    weight_HKD = value.weight.unflatten(0, (n_values, head_width)).repeat_interleave(n_heads // n_values, dim=0)
+    weight_HKD = shared_heads(value.weight.unflatten(0, (n_values, head_width)), n_heads, dim=0)
     mixed_BHQD = (mix_BHQS.flatten(1, 2) @ x_BSD).unflatten(1, (n_heads, n_read))
     y_BHQK = torch.einsum("bhqd,hkd->bhqk", mixed_BHQD, weight_HKD)
     if value.bias is not None:
-        bias_HK = value.bias.unflatten(0, (n_values, head_width)).repeat_interleave(n_heads // n_values, dim=0)
+        bias_HK = shared_heads(value.bias.unflatten(0, (n_values, head_width)), n_heads, dim=0)
         y_BHQK = y_BHQK + mix_BHQS.sum(-1, keepdim=True) * bias_HK[:, None]
     return y_BHQK
 

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 from partwise import fast
 from partwise.caches import Cache
 from partwise.errors import ConfigError
-from partwise.layers import linear, mixed_values, take, valid_BL
+from partwise.layers import linear, mixed_values, shared_heads, take, valid_BL
 from partwise.packing import Packing
 from partwise.shapes import MixerSize
 from partwise.taps import Tap
@@ -136,8 +136,7 @@ class SelfAttention(nn.Module):
 
     def _shared(self, x_BSVK: Tensor) -> Tensor:
         """Heads of key or value, (B, H, S, K), as the query heads share them."""
-        x_BVSK, group = x_BSVK.transpose(1, 2), self.n_heads // self.n_kv_heads
-        return x_BVSK.repeat_interleave(group, dim=1) if group > 1 else x_BVSK
+        return shared_heads(x_BSVK.transpose(1, 2), self.n_heads, dim=1)
 
     def _mix(self, q_BHQK: Tensor, k_BHSK: Tensor, at_BQ: Tensor, lengths_B: Tensor | None) -> Tensor:
         """The plain way, on which the taps sit, (B, H, Q, S)."""
