@@ -1,7 +1,6 @@
 """Where text comes from, one file a source.
 
-A config's `read()` gives a `Text`. Nothing is kept between two calls, and the order of the documents is always the same:
-the splits of a task are made of it.
+A config's `read()` gives a `Text`. The order of the documents is always the same: the splits of a task are made of it.
 """
 
 from dataclasses import dataclass

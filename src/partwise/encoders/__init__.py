@@ -17,12 +17,12 @@ from partwise.registry import Registry
 class Codec(Protocol):
     """From text to ids and back.
 
-        n_ids       how many ids there are, with the two special ones
-        separator   the id that stands behind each document
-        pad         the id that fills a row up
-        bytes_V     int64 (n_ids,): the UTF-8 bytes that an id stands for, 0 for the special ones; None where an id
-                    does not always stand for the same bytes
-        digest      stands for everything that changes the ids
+    n_ids       how many ids there are, with the two special ones
+    separator   the id that stands behind each document
+    pad         the id that fills a row up
+    bytes_V     int64 (n_ids,): the UTF-8 bytes that an id stands for, 0 for the special ones; None where an id
+                does not always stand for the same bytes
+    digest      stands for everything that changes the ids
     """
 
     n_ids: int

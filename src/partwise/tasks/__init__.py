@@ -13,8 +13,12 @@ and, where the task has use for it:
 
     headline       Metric, the one number of the task; ACCURACY if not given (REAL_ERROR for real targets)
     all_of(split) -> Batch                              a finite task's whole split; evaluation then uses all of it
-    derived(measured) -> Iterator[Row]                  further rows, from the scores and the parameter counts;
-                                                        `where` is filled in by whoever measures
+    floor_losses(batch) -> {name: nats (B, L)}          for a headline that is a loss: predictors without the ability
+                                                        that give probabilities; read at the targets
+    counts(batch) -> {name: number}                     what else `derived` needs to know of the examples
+    derived(measured) -> Iterator[Row]                  further rows, from the scores, the parameter counts and
+                                                        `counts`; `where` is filled in by whoever measures
+    keep(folder)                                        put beside a run what the task learned from its data
 
 `measured` names each number by its quantity ("accuracy", "accuracy.floor.counting"), and one of a stratum with the
 stratum before it ("kind=2/accuracy", "kind=2/accuracy.floor.counting").
@@ -35,7 +39,11 @@ from partwise.shapes import Split, TaskShape
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """What a score is: its name, unit, which way is better, and the bounds that no interval leaves."""
+    """What a score is: its name, unit, which way is better, and the bounds that no interval leaves.
+
+    `perfect` is None where nobody knows the best score: then no run is solved, and arms are compared by the difference
+    of their scores, once standard is better than the floor by `margin`.
+    """
 
     name: str
     unit: str = ""
@@ -43,6 +51,7 @@ class Metric:
     low: float | None = 0.0
     high: float | None = 1.0
     perfect: float | None = 1.0
+    margin: float | None = None
 
 
 ACCURACY = Metric(name="accuracy")
