@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -70,7 +70,7 @@ class WordCodec:
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         return [np.array([self._id.get(word, UNKNOWN) for word in words_of(text)], dtype=np.int32) for text in texts]
 
-    def decode(self, ids: Iterable[int]) -> str:
+    def decode(self, ids: Sequence[int]) -> str:
         """The words with a space between; U+FFFD for an unknown one."""
         return " ".join(self.words[id - FIRST] if id >= FIRST else "\ufffd" for id in ids if id >= UNKNOWN)
 

@@ -1,0 +1,23 @@
+"""Made-up reviews that single words tell apart, for tests."""
+
+import csv
+import random
+from pathlib import Path
+
+GOOD, BAD = ("lovely", "superb", "touching"), ("dull", "awful", "clumsy")
+OTHER = tuple("film plot actor scene music the a was and in of with it end story long".split())
+
+
+def reviews(folder: Path, *, n: int = 400, positive: float = 0.5, name: str = "reviews.csv") -> Path:
+    """A file of n reviews of 3 to 16 words, two of which tell the label; one of these is among the first."""
+    drawn, path = random.Random(0), folder / name
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("text", "label"))
+        for number in range(n):
+            label = int(drawn.random() < positive)
+            words = drawn.choices(OTHER, k=drawn.randint(1, 14))
+            for place in (drawn.randint(0, min(3, len(words))), drawn.randint(0, len(words))):
+                words.insert(place, drawn.choice(GOOD if label else BAD))
+            writer.writerow((" ".join(words), ("bad", "good")[label]))
+    return path
