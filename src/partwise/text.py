@@ -13,20 +13,11 @@ import numpy as np
 from partwise.encoders import Codec
 from partwise.errors import ConfigError
 from partwise.shapes import Split
+from partwise.text_digest import text_digest
 from partwise.user_cache import cached
 
 HELD_OUT = 0.05  # of the text, in each of validation and test
 FEW = 10  # documents, below which each of them is cut: to hold one out whole would be too much of the text
-
-
-def text_digest(documents: Sequence[str]) -> str:
-    """16 hex digits that stand for these documents in this order."""
-    hashed = hashlib.sha256()
-    for document in documents:
-        content = document.encode()
-        hashed.update(len(content).to_bytes(8, "little"))
-        hashed.update(content)
-    return hashed.hexdigest()[:16]
 
 
 def allotted(documents: Sequence[str], *, seed: int, held_out: float = HELD_OUT) -> list[Split]:
@@ -57,12 +48,12 @@ def allotted(documents: Sequence[str], *, seed: int, held_out: float = HELD_OUT)
     return [split_of.get(text, "train") for text in documents]
 
 
-def splits(documents: Sequence[str], *, seed: int) -> dict[Split, tuple[str, ...]]:
+def splits(documents: Sequence[str], *, seed: int, name: str) -> dict[Split, tuple[str, ...]]:
     """The documents of each split, in their order; fewer than 10 are cut instead, each into three pieces that follow
     one another (training, validation, test; the seed does not matter then). No text is in two splits.
 
     Raises:
-        ConfigError: there is too little text to be split.
+        ConfigError: there is too little text to be split; `name` says of what.
     """
     if len(set(documents)) >= FEW:
         of = allotted(documents, seed=seed)
@@ -71,6 +62,8 @@ def splits(documents: Sequence[str], *, seed: int) -> dict[Split, tuple[str, ...
             for split in ("train", "validation", "test")
         }
     pieces = [_cut(document) for document in dict.fromkeys(documents)]
+    if not all(any(parts) for parts in zip(*pieces, strict=True)):
+        raise ConfigError(f"{name} has {sum(map(len, documents))} letters: too few for three splits.")
     return {
         split: tuple(parts[place] for parts in pieces if parts[place])
         for place, split in enumerate(("train", "validation", "test"))

@@ -3,9 +3,11 @@
 A config's `read()` gives a `Text`. The order of the documents is always the same: the splits of a task are made of it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from partwise.errors import ConfigError
 from partwise.registry import Registry
 
 
@@ -34,3 +36,15 @@ class Corpus(Protocol):
 
 
 CORPORA = Registry("corpus", package=__name__)
+
+
+def documents_of(texts: Iterable[str], name: str) -> tuple[str, ...]:
+    """The texts that hold a letter or digit.
+
+    Raises:
+        ConfigError: none does.
+    """
+    found = tuple(text for text in texts if any(map(str.isalnum, text)))
+    if not found:
+        raise ConfigError(f"{name} is empty: there is no text in it.")
+    return found

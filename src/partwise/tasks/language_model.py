@@ -27,7 +27,8 @@ from partwise.rows import Row
 from partwise.sequences import OneDocument, Packed
 from partwise.shapes import Split, TaskShape
 from partwise.tasks import TASKS, Metric
-from partwise.text import splits, stream_of, text_digest
+from partwise.text import splits, stream_of
+from partwise.text_digest import text_digest
 from partwise.text_floors import TextFloors
 
 SCORED: dict[Split, int] = {"train": 2**15, "validation": 2**15, "test": 2**18}  # tokens, at most
@@ -82,7 +83,7 @@ class LanguageModelData:
     def __init__(self, task: LanguageModel):
         self.task = task
         text = task.corpus.read()
-        documents = splits(text.documents, seed=task.split_seed)
+        documents = splits(text.documents, seed=task.split_seed, name=text.name)
         self.codec = task.encoder.build(documents["train"])
         self.shape = TaskShape(length=task.length, vocabulary=self.codec.n_ids, may_look_ahead=False)
         make = Packed if task.rows == "packed" else OneDocument
