@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 GOOD, BAD = ("lovely", "superb", "touching"), ("dull", "awful", "clumsy")
-OTHER = tuple("film plot actor scene music the a was and in of with it end story long".split())
+OTHER = ("film", "plot", "actor", "scene", "music", "the", "a", "was", "and", "in", "of", "with", "it", "end", "story")
 
 
 def reviews(folder: Path, *, n: int = 400, positive: float = 0.5, name: str = "reviews.csv") -> Path:
@@ -14,7 +14,7 @@ def reviews(folder: Path, *, n: int = 400, positive: float = 0.5, name: str = "r
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("text", "label"))
-        for number in range(n):
+        for _ in range(n):
             label = int(drawn.random() < positive)
             words = drawn.choices(OTHER, k=drawn.randint(1, 14))
             for place in (drawn.randint(0, min(3, len(words))), drawn.randint(0, len(words))):

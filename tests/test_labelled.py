@@ -130,7 +130,7 @@ def test_yelp_without_a_network_says_so_at_once(name):
 
 
 def test_a_folder_that_is_not_there_is_no_name_of_the_hub(tmp_path):
-    with pytest.raises(ConfigError, match="there is no file or folder .*/no/such"):
+    with pytest.raises(ConfigError, match=r"there is no file or folder .*/no/such"):
         LabelledHub(dataset=str(tmp_path / "no/such")).read()
 
 

@@ -117,7 +117,7 @@ def test_training_draws_each_label_equally_often_though_one_is_rare(tmp_path):
     batch = data.sample(4000, split="train", generator=generator_for(0, "draw"))
     share = (batch.targets_BL[batch.scored_BL] == 1).double().mean().item()
     assert share == pytest.approx(0.5, abs=0.03)
-    seen = {content for content in contents(batch)}
+    seen = set(contents(batch))
     assert len(seen) > 0.9 * len(set(data.rows["train"].contents()))
 
 
@@ -231,9 +231,7 @@ def test_floors_are_learned_once_and_then_read(data, monkeypatch):
 def test_floors_follow_the_examples_into_any_batch(data):
     whole = data.all_of("test")
     order = torch.tensor([5, 0, 3, 3])
-    few = Batch(
-        tokens_BL=whole.tokens_BL[order], targets_BL=whole.targets_BL[order], lengths_B=whole.lengths_B[order]
-    )
+    few = Batch(tokens_BL=whole.tokens_BL[order], targets_BL=whole.targets_BL[order], lengths_B=whole.lengths_B[order])
     for name, said_BL in data.floors(few).items():
         assert torch.equal(said_BL[:, 0], data.floors(whole)[name][order, 0])
 
@@ -342,6 +340,8 @@ def test_movie_reviews_are_split_without_the_96():
     held = allotted(MovieReviews().read(), seed=0)
     sizes = {split: len(pairs) for split, pairs in held.items()}
     assert sum(sizes.values()) == 33_434
-    assert sizes["test"] == 2 * round(0.1 * min(Counter(label for pairs in held.values() for _, label in pairs).values()))
+    assert sizes["test"] == 2 * round(
+        0.1 * min(Counter(label for pairs in held.values() for _, label in pairs).values())
+    )
     texts = [document for pairs in held.values() for document, _ in pairs]
     assert len(set(texts)) == len(texts)

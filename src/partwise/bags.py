@@ -9,13 +9,14 @@ from partwise.encoders.words import words_of
 from partwise.optional import imported
 from partwise.shapes import Split
 
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 VERSION = 1  # raised when what a bag says changes
 STRENGTHS = (0.25, 1.0, 4.0, 16.0, 64.0)  # 1 / regularization, of which validation chooses; the smallest of equals
 WHAT = "a bag of words, a floor of labelled text,"
 
 
 def bag_of_words(documents: Mapping[Split, Sequence[str]], labels: Mapping[Split, np.ndarray]) -> np.ndarray:
-    """The label of every text, int64, train, validation, test: from the tf-idf weights of its lower-cased words.
+    """The label of every text, int64, in the order of SPLITS: from the tf-idf weights of its lower-cased words.
 
     tf is 1 + log of the count, idf is counted in the training split, and the weights of a text have norm 1.
 
@@ -24,13 +25,14 @@ def bag_of_words(documents: Mapping[Split, Sequence[str]], labels: Mapping[Split
     """
     text = imported("sklearn.feature_extraction.text", extra="sentiment", what=WHAT)
     weights = text.TfidfVectorizer(analyzer=words_of, sublinear_tf=True, dtype=np.float32)
-    known = {"train": weights.fit_transform(documents["train"])}
-    known |= {split: weights.transform(documents[split]) for split in ("validation", "test")}
-    return _said(known, labels)
+    weights.fit(documents["train"])
+    return _said({split: weights.transform(own) for split, own in documents.items()}, labels)
 
 
-def bag_of_tokens(rows: Mapping[Split, Sequence[bytes]], labels: Mapping[Split, np.ndarray], *, n_ids: int) -> np.ndarray:
-    """The label of every row, int64, train, validation, test: from which of its tokens (int32) occur, by their idf.
+def bag_of_tokens(
+    rows: Mapping[Split, Sequence[bytes]], labels: Mapping[Split, np.ndarray], *, n_ids: int
+) -> np.ndarray:
+    """The label of every row, int64, in the order of SPLITS: from which of its tokens (int32) occur, by their idf.
 
     Raises:
         MissingPackage: scikit-learn is not installed.
@@ -63,4 +65,4 @@ def _said(known: Mapping[Split, Any], labels: Mapping[Split, np.ndarray]) -> np.
         if right > most:
             best, most = model, right
     assert best is not None
-    return np.concatenate([best.predict(known[split]) for split in ("train", "validation", "test")]).astype(np.int64)
+    return np.concatenate([best.predict(known[split]) for split in SPLITS]).astype(np.int64)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,11 +47,16 @@ def allotted(text: Text, *, seed: int) -> dict[Split, Labelled]:
             f"{text.name}: {few} different texts have the label {text.label_names[rarest]!r}: three splits need 3."
         )
     n_test, n_validation = (max(1, round(HELD_OUT[split] * few)) for split in ("test", "validation"))
-    ends = {"test": (0, n_test), "validation": (n_test, n_test + n_validation), "train": (n_test + n_validation, None)}
+    held_out = n_test + n_validation
+    parts: dict[Split, slice] = {
+        "train": slice(held_out, None),
+        "validation": slice(n_test, held_out),
+        "test": slice(n_test),
+    }
     return {
-        split: tuple((document, label) for label, own in enumerate(by_label) for document in own[start:stop])
-        for split, (start, stop) in ends.items()
-    }  # type: ignore[return-value]
+        split: tuple((document, label) for label, own in enumerate(by_label) for document in own[part])
+        for split, part in parts.items()
+    }
 
 
 def _stirred(document: str, seed: int) -> bytes:

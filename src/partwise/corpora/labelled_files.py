@@ -19,7 +19,7 @@ Column = str | int
 @CORPORA.register("labelled_files")
 @dataclass(frozen=True, kw_only=True)
 class LabelledFiles:
-    """Local files of texts with labels, in UTF-8: a row, or an object, each. Files are read in the order of their names.
+    """Local files of labelled texts, in UTF-8: a row, or an object, each. Files are read in the order of their names.
 
     .csv has commas, and quotation marks around what holds one (RFC 4180). .tsv and .txt have tabs, and a quotation mark
     there is a sign like any other: read as .csv, a text that begins with one would swallow the lines up to the next.
@@ -38,8 +38,8 @@ class LabelledFiles:
     def __post_init__(self) -> None:
         if isinstance(self.text, int) != isinstance(self.label, int):
             raise ConfigError(
-                f"text is {self.text!r} and label is {self.label!r}: two names, or two numbers (a table without a head),"
-                " were expected."
+                f"text is {self.text!r} and label is {self.label!r}: two names, or two numbers for a table without a"
+                " head, were expected."
             )
 
     def read(self) -> Text:

@@ -54,7 +54,7 @@ class LabelledHub:
         return labelled_text(self._pairs(rows), self.dataset)
 
     def _pairs(self, rows: Any) -> Iterator[tuple[Any, Any, str]]:
-        """Texts and labels; a number that the data set has a name for by its name, and -1, its sign for none, as none."""
+        """Texts and labels; a number by the name that the data set has for it, and -1, its sign for none, as none."""
         names = getattr(rows.features[self.label], "names", None)
         for at, (text, label) in enumerate(zip(rows[self.text], rows[self.label], strict=True)):
             if names is not None and label is not None:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from partwise import bags
+from partwise.bags import SPLITS
 from partwise.batch import Batch
 from partwise.corpora import CORPORA, Corpus
 from partwise.corpora.movie_reviews import MovieReviews
@@ -28,10 +29,8 @@ from partwise.labelled import HELD_OUT, Rows, allotted, contents
 from partwise.optional import folder_of
 from partwise.shapes import Split, TaskShape
 from partwise.tasks import TASKS
-from partwise.text import text_digest
+from partwise.text_digest import text_digest
 from partwise.user_cache import cached
-
-SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 
 @TASKS.register("sentiment")
