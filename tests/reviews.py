@@ -2,8 +2,14 @@
 
 import csv
 import random
+import tempfile
 from pathlib import Path
 
+from partwise.corpora.labelled_files import LabelledFiles
+from partwise.encoders.words import Words
+from partwise.tasks.sentiment import Sentiment
+
+_FOLDER = tempfile.TemporaryDirectory(prefix="partwise-reviews-")
 GOOD, BAD = ("lovely", "superb", "touching"), ("dull", "awful", "clumsy")
 OTHER = ("film", "plot", "actor", "scene", "music", "the", "a", "was", "and", "in", "of", "with", "it", "end", "story")
 
@@ -21,3 +27,9 @@ def reviews(folder: Path, *, n: int = 400, positive: float = 0.5, name: str = "r
                 words.insert(place, drawn.choice(GOOD if label else BAD))
             writer.writerow((" ".join(words), ("bad", "good")[label]))
     return path
+
+
+def small_sentiment() -> Sentiment:
+    """The task over 400 of them, of which it is given up to 9 words."""
+    file = reviews(Path(_FOLDER.name))
+    return Sentiment(corpus=LabelledFiles(files=(str(file),)), encoder=Words(vocabulary=60), length=10)

@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from reviews import reviews
+from reviews import reviews, small_sentiment
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
@@ -27,7 +27,8 @@ from partwise.evaluation import evaluation_batch, headline, headline_of, measure
 from partwise.experiment import Experiment, run
 from partwise.labelled import allotted, contents
 from partwise.model import ModelConfig, Transformer
-from partwise.recipes.mixit import ARMS
+from partwise.recipes.mixit import ARMS, Mixit
+from partwise.registry import name_of
 from partwise.seeds import generator_for
 from partwise.tasks import sentiment as module
 from partwise.tasks.sentiment import SPLITS, Sentiment
@@ -44,8 +45,8 @@ def _own_cache(tmp_path, monkeypatch):
 
 
 @pytest.fixture(name="task")
-def small_task(tmp_path):
-    return Sentiment(corpus=LabelledFiles(files=(str(reviews(tmp_path)),)), encoder=Words(vocabulary=60), length=10)
+def small_task():
+    return small_sentiment()
 
 
 @pytest.fixture(name="data")
@@ -345,3 +346,25 @@ def test_movie_reviews_are_split_without_the_96():
     )
     texts = [document for pairs in held.values() for document, _ in pairs]
     assert len(set(texts)) == len(texts)
+
+
+# ------------------------------------------------------------------------------------------------- the recipe
+
+
+@pytest.mark.parametrize("scale", ["tiny", "quick", "small", "large", "paper"])
+def test_it_is_compared_on_request_only_with_one_width_and_budget_for_all_arms(scale):
+    recipe = Mixit()
+    assert "sentiment" not in {name_of(one.task) for one in recipe.experiments(scale, n_seeds=1)}
+    made = recipe.experiments(scale, only=["sentiment"], n_seeds=1)
+    for task in {one.task for one in made}:
+        arms = [one for one in made if one.task == task]
+        assert [one.architecture for one in arms] == list(ARMS)
+        assert len({(one.model.width, one.model.n_blocks, one.model.two_way) for one in arms}) == 1
+        assert len({(one.train.steps, one.train.batch) for one in arms}) == 1
+
+
+def test_small_has_three_seeds_and_a_rate_of_its_own_for_each_arm():
+    made = Mixit().experiments("small", only=["sentiment"])
+    assert sorted({one.seed for one in made}) == [0, 1, 2]
+    grids = Mixit().grids("small", only=["sentiment"])
+    assert [sum(grid.decides(one) for grid in grids) for one in made] == [1] * 15
