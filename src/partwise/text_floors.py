@@ -17,13 +17,13 @@ from torch import Tensor
 from partwise.batch import Batch
 from partwise.encoders import Codec
 from partwise.ngrams import NGrams
+from partwise.text_digest import text_digest
 from partwise.user_cache import cached
 
 COUNTED = 2**24  # tokens of the training split that n-grams are counted in, and bytes that xz reads, at most
 ORDERS = {"unigram": 1, "bigram": 2, "five_gram": 5}
 VERSION = 1  # of what is kept; raised when its meaning changes
-# the presets' strongest way to match, and a window over all that is read
-XZ = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 2 * COUNTED}]
+XZ = [{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": 2 * COUNTED}]  # a window over all that is read
 
 
 class TextFloors:
@@ -94,8 +94,12 @@ class TextFloors:
     def _save_xz(self, batch: Batch, path: Path) -> None:
         scored = self.codec.decode(batch.targets_BL[batch.scored_BL].tolist()).encode()
         before = "".join(self.documents).encode()[:COUNTED]
-        found = {"xz": _compressed(scored), "xz_after_training": _compressed(before + scored) - _compressed(before)}
-        path.write_text(json.dumps(found), encoding="utf-8")
+        alone = cached(
+            f"floors/{text_digest(self.documents)}-{VERSION}.json",
+            lambda path: path.write_text(json.dumps(_compressed(before)), encoding="utf-8"),
+        )
+        after = _compressed(before + scored) - json.loads(alone.read_text(encoding="utf-8"))
+        path.write_text(json.dumps({"xz": _compressed(scored), "xz_after_training": after}), encoding="utf-8")
 
     def _key(self, batch: Batch) -> str:
         content = hashlib.sha256(batch.tokens_BL.numpy().tobytes() + batch.targets_BL.numpy().tobytes())

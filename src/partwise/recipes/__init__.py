@@ -1,9 +1,9 @@
 """Named sets of experiments, one file each: a question, where it comes from, and what to expect.
 
-A recipe has `scales` and `tasks`, and may have tasks `on_request`, which run only when they are named (`--only`):
-they take long, or need what the base install does not bring. `experiments(scale, only=..., n_seeds=...)` gives plain experiments, `grids(scale)`
-the rates to choose from where a scale chooses them first (selection.py), and `base(task, arch)` what `partwise run`
-starts from.
+A recipe has `scales` and `tasks`, and may have tasks `on_request`, which run only when they are named (`--only`): they
+take long, or need what the base install does not bring. `experiments(scale, only=..., n_seeds=...)` gives plain
+experiments, `grids(scale)` the rates to choose from where a scale chooses them first (selection.py), and
+`base(task, arch)` what `partwise run` starts from.
 """
 
 from collections.abc import Sequence

@@ -17,6 +17,7 @@ from partwise.recipes import RECIPES, Scale, chosen
 from partwise.recipes.mixit_sizes import (
     AT_EDGE,
     CHOSEN,
+    FEWER_SEEDS,
     GRID,
     GRID_AT,
     GRID_AT_MANY_PAIRS,
@@ -70,9 +71,13 @@ class Mixit:
             UnknownName: no such scale or task.
         """
         (scale,) = chosen("scale", [scale], list(self.scales))
-        n_seeds = self.scales[scale].seeds if n_seeds is None else n_seeds
         bases = [base for task in self._chosen(only) for base in SIZES[scale][task]]
-        return seeded([arm(base, name, published=scale == "paper") for base in bases for name in ARMS], n_seeds)
+        arms = [arm(base, name, published=scale == "paper") for base in bases for name in ARMS]
+        if n_seeds is not None:
+            return seeded(arms, n_seeds)
+        usual = self.scales[scale].seeds
+        made = seeded(arms, usual)
+        return [one for one in made if one.seed < min(usual, FEWER_SEEDS.get(name_of(one.task), usual))]
 
     def grids(self, scale: str, *, only: Sequence[str] = ()) -> list[Grid]:
         """Small and large choose each arm's rate at one size a task, two for needle; paper tries the published rates at
@@ -119,7 +124,14 @@ def grids_of(task: str, sizes: Sequence[Experiment], arms: Sequence[str]) -> lis
     for name in arms if usual else ():
         values = GRID[task].get(name, GRID[task]["usual"])
         holds_for = tuple(base.task for base in usual)
-        made.append(Grid(base=arm(GRID_AT[task], name), values=values, seeds=GRID_SEEDS.get(task, SELECTION_SEEDS), holds_for=holds_for))
+        made.append(
+            Grid(
+                base=arm(GRID_AT[task], name),
+                values=values,
+                seeds=GRID_SEEDS.get(task, SELECTION_SEEDS),
+                holds_for=holds_for,
+            )
+        )
     for name in arms if many else ():
         holds_for = tuple(base.task for base in many)
         values = GRID_MANY_PAIRS.get(name, GRID_MANY_PAIRS["usual"])
