@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from reviews import small_sentiment
 
 from partwise import contracts
 from partwise.batch import IGNORE, Batch
@@ -21,6 +22,7 @@ CONFIGS = {name: TASKS[name]() for name in TASKS.names()} | {
     "needle, of one number of pairs": Needle(n_pairs=4, min_pairs=4, n_values=20),
     "memorization, few values": Memorization(n_first=4, n_second=6, n_values=3),
     "memorization, many values": Memorization(n_first=4, n_second=6, n_values=30),
+    "sentiment": small_sentiment(),  # its default reads 33,000 reviews
     "language_model, a document a row": LanguageModel(corpus=StandardLibrary(), length=96, rows="one_document"),
 }
 
