@@ -52,9 +52,6 @@ class Cell:
         retained: (arm - floor) / (standard - floor), paired over seeds; of headlines only.
         retained_low: lower end of its 95 % interval.
         retained_high: upper end.
-        difference: arm - standard, paired over seeds; of headlines whose best score nobody knows.
-        difference_low: lower end of its 95 % interval.
-        difference_high: upper end.
         floor: the best predictor without the ability, on the same examples, averaged over seeds.
         ceiling: the best that can be reached.
         paper: the paper's number.
@@ -81,6 +78,9 @@ class Cell:
         gain_last_tenth: that change, on validation, as a share of the final score.
         steps: training steps done, a run.
         notes: what happened to single runs, in sentences.
+        difference: arm - standard, paired over seeds; of headlines whose best score nobody knows.
+        difference_low: lower end of its 95 % interval.
+        difference_high: upper end.
         difference_interval: how the interval of `difference` was made.
         better: which way is better.
         margin: how much better than its floor standard must be before arms are compared; None where `retained` says it.
@@ -113,9 +113,6 @@ class Cell:
     retained: float | None = None
     retained_low: float | None = None
     retained_high: float | None = None
-    difference: float | None = None
-    difference_low: float | None = None
-    difference_high: float | None = None
     floor: float | None
     ceiling: float | None
     paper: float | None
@@ -142,6 +139,9 @@ class Cell:
     gain_last_tenth: float | None
     steps: int | None
     notes: list[str]
+    difference: float | None = None
+    difference_low: float | None = None
+    difference_high: float | None = None
     difference_interval: Kind | None = field(default=None, metadata=INSIDE)
     better: Literal["higher", "lower"] = field(metadata=INSIDE)
     margin: float | None = field(metadata=INSIDE)
