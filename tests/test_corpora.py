@@ -124,7 +124,7 @@ def test_a_folder_is_read_by_the_hubs_own_package(folder):
     made = Hub(dataset=str(folder / "set"))
     assert made.read().documents == TEXTS
     assert Hub(dataset=str(folder / "set"), limit=1, streaming=True).read().documents == TEXTS[:1]
-    with pytest.raises(ConfigError, match="has no text in 'txt': it has text, n. Did you mean 'text'"):
+    with pytest.raises(ConfigError, match=r"has no text in 'txt': it has text, n\. Did you mean 'text'"):
         Hub(dataset=str(folder / "set"), column="txt").read()
     assert Hub(dataset=str(folder / "set"), begins="^One").read().documents == ("".join(TEXTS),)
 
@@ -172,7 +172,7 @@ def test_a_server_that_does_not_answer_is_not_asked_twice(monkeypatch):
 
 @pytest.mark.parametrize("path", ["./no/such/folder", "/no/such", "a/b/c", "~/nothing here"])
 def test_a_path_is_not_taken_for_a_name(path):
-    with pytest.raises(ConfigError, match="there is no file or folder .*; a name of the hub looks like owner/name"):
+    with pytest.raises(ConfigError, match=r"there is no file or folder .*; a name of the hub looks like owner/name"):
         Hub(dataset=path).read()
 
 

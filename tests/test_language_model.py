@@ -120,7 +120,7 @@ def test_bits_per_byte_is_the_closed_form(files):
 
 
 def test_bits_per_byte_does_not_depend_on_the_tokens(files):
-    """What is uniform over texts of so many bits is so in pairs as in bytes: nats are counted over bytes, not tokens."""
+    """Nats are counted over bytes, of which a pair has more than one."""
     data = task(files, encoder=Bpe(vocabulary=300)).build(seed=0)
     targets = data.all_of("test").targets_BL
     bytes_V = torch.from_numpy(data.codec.bytes_V)

@@ -47,7 +47,7 @@ def by_hand(tokens: list[int], context: tuple[int, ...], word: int) -> float:
     def probability(h, longest):
         below = 1 / V if not h else probability(h[1:], longest=False)[word]
         held = amounts(len(h) + 1, longest)
-        d = discounts([count for count in held.values()])
+        d = discounts(list(held.values()))
         whole = sum(held[(*h, w)] for w in range(V))
         if not whole:
             return dict.fromkeys(range(V), below) if h else {}

@@ -38,7 +38,7 @@ ARMS = ("standard", "frozen_qk", "frozen_mlp", "mixit", "embeddings_only")
 
 @RECIPES.register("mixit")
 class Mixit:
-    """Standard, Frozen-QK, Frozen-MLP, MixiT and embeddings only, on the paper's six synthetic tasks; and on text, with --only language_model."""
+    """Standard, Frozen-QK, Frozen-MLP, MixiT and embeddings only, on the paper's six synthetic tasks, or on text."""
 
     tasks: ClassVar[tuple[str, ...]] = tuple(task for task in RATE if task not in ON_REQUEST)
     on_request: ClassVar[tuple[str, ...]] = ON_REQUEST

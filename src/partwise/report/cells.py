@@ -115,6 +115,7 @@ def _cell(
         notes=readings.notes(runs, metric) if is_headline else [],
         better=of["better"],
         margin=margin,
+        margin_over=of.get("margin_over") if is_headline else None,
         floors=readings.floors(scored, metric, split),
         low=of["low"],
         high=of["high"],

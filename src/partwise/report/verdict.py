@@ -95,10 +95,11 @@ def _apart(arms: Sequence[Cell], standard: Cell | None, scope: str) -> list[str]
     if standard is None or not standard.n:
         return []
     if not standard.above_margin:
+        name, bar = standard.bar
         return [
             f"Too short to tell: standard's {formats.number(standard.mean, standard)} is not {standard.margin:g} "
-            f"{_unit(standard)} better than the floor ({standard.floor_name}, "
-            f"{formats.number(standard.floor, standard)}), so nothing is learnt of its parts."
+            f"{_unit(standard)} better than the floor ({name}, "
+            f"{formats.number(bar, standard)}), so nothing is learnt of its parts."
         ]
     others = [cell for cell in arms if cell.difference is not None]
     few = [cell for cell in others if min(cell.n, standard.n) < ENOUGH]
@@ -123,8 +124,8 @@ def _loses(cell: Cell, scope: str) -> str:
 
 
 def _unit(cell: Cell) -> str:
-    """'nats a token': of a loss; else the metric's unit."""
-    return "nats a token" if cell.unit == "nat" else cell.unit
+    """'nats a token' of a loss; else the metric's unit, or its name where it has none: 'of accuracy'."""
+    return "nats a token" if cell.unit == "nat" else cell.unit or f"of {cell.metric}"
 
 
 def _verdict(cell: Cell, scope: str) -> str:

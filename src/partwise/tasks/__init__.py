@@ -42,7 +42,8 @@ class Metric:
     """What a score is: its name, unit, which way is better, and the bounds that no interval leaves.
 
     `perfect` is None where nobody knows the best score: then no run is solved, and arms are compared by the difference
-    of their scores, once standard is better than the floor by `margin`.
+    of their scores, once standard is better than the floor by `margin`: the best floor, or the one that `margin_over`
+    names, where another is a predictor to be proud of and not one without the ability.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Metric:
     high: float | None = 1.0
     perfect: float | None = 1.0
     margin: float | None = None
+    margin_over: str | None = None
 
 
 ACCURACY = Metric(name="accuracy")
