@@ -32,7 +32,6 @@ from partwise.tasks import TASKS, Metric
 from partwise.text_digest import text_digest
 from partwise.user_cache import cached
 
-
 # Nobody knows the best score, and bags of words are good predictors: what an arm lacks is told by standard, once it has
 # learned something.
 HEADLINE = Metric(name="accuracy", perfect=None, margin=0.1, margin_over="majority")
@@ -50,9 +49,9 @@ class Sentiment:
     to the model, cut and encoded, the held-out one is dropped, with one of each other class.
 
     Nobody knows the best score, so no run is solved, and arms are compared by their differences, once standard is .1
-    better than `majority`. Floors, on the very same texts: `majority`; and logistic regressions learned from the training split, their
-    regularization chosen on validation (bags.py): `bag_of_words` reads all words of the whole text, also what is cut
-    off for the model, `bag_of_tokens` which tokens occur in what the model is given.
+    better than `majority`. Floors, on the very same texts: `majority`; and logistic regressions learned from the
+    training split, their regularization chosen on validation (bags.py): `bag_of_words` reads all words of the whole
+    text, also what is cut off for the model, `bag_of_tokens` which tokens occur in what the model is given.
 
     Args:
         corpus: where the texts and labels are from.
