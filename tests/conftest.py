@@ -1,7 +1,9 @@
 """One thread, shapes checked at run time, and no test that leaves the global settings changed."""
 
+import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,9 @@ from jaxtyping import install_import_hook
 sys.path.insert(0, str(Path(__file__).parent))  # typechecker.py, which the hook imports by name
 install_import_hook("partwise", "typechecker.checked")
 torch.set_num_threads(1)
+# What tests tokenize and count is gone with them, and no test asks the hub; both are read on import.
+_CACHE = tempfile.TemporaryDirectory(prefix="partwise-cache-")
+os.environ |= {"PARTWISE_CACHE": _CACHE.name, "HF_HOME": f"{_CACHE.name}/hf", "HF_HUB_OFFLINE": "1"}
 # A shell starts what it puts in the background with Ctrl-C ignored, and so would be every child that a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

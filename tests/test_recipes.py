@@ -55,7 +55,7 @@ def test_a_sweep_says_what_it_is_drawn_over_and_its_grids_decide_each_arm_once(n
     if recipe.view is not None and recipe.view.over != "flops":
         flats = [flatten(configs.to_plain(one)) for one in made]
         values = {flat.get(recipe.view.over) for flat in flats}
-        assert len(values) >= 4
+        assert len(values) >= 3
     assert all(sum(grid.decides(one) for grid in grids) <= 1 for one in made)
     assert all(any(grid.decides(one) for one in made) for grid in grids)
 

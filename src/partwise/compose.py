@@ -10,7 +10,7 @@ from partwise.errors import ConfigError
 from partwise.experiment import Experiment
 from partwise.parts import AllBut, LearnRule, Only
 from partwise.plan import costs, short_time, wall_seconds
-from partwise.recipes import RECIPES, Recipe
+from partwise.recipes import RECIPES, Recipe, tasks_of
 from partwise.records import RunRecord
 from partwise.selection import Grid
 from partwise.tasks import TASKS
@@ -30,7 +30,7 @@ def base_for(task: str, arch: str = "standard") -> Experiment:
     made, chosen = TASKS[task], architecture(arch)
     for name in RECIPES.names():
         recipe = RECIPES[name]()
-        if task in recipe.tasks and "quick" in recipe.scales:
+        if task in tasks_of(recipe) and "quick" in recipe.scales:
             return recipe.base(task, arch)
     base = Experiment(task=made())
     return dataclasses.replace(base, model=chosen.model(base.model), learn=chosen.learn, architecture=arch)

@@ -28,7 +28,7 @@ class PluginError(PartwiseError):
     """A file of the user's raised while it was loaded."""
 
 
-class MissingExtra(PartwiseError, ImportError):
+class MissingPackage(PartwiseError, ImportError):
     """Something needs a package that the base install does not bring."""
 
 

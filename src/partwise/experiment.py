@@ -22,6 +22,7 @@ from partwise.parts import LEARN_RULES, AllBut, Census, LearnRule, census, ever_
 from partwise.probes import PROBES, Probe
 from partwise.records import PARTIAL, RunRecord, read_json, write_json, write_text
 from partwise.seeds import generator_for
+from partwise.shapes import TaskShape
 from partwise.tasks import TASKS, Task
 from partwise.train_config import TrainConfig
 from partwise.trial import Watch, train
@@ -181,7 +182,7 @@ def run(
             return done
         data, model = experiment.build()
         execution = settled_execution(place, chosen_execution(execution, model))
-        write_json(place / "experiment.json", configs.to_plain(experiment))
+        write_down(place, experiment, data)
         return _run(experiment, data, model, execution, place, checkpoint_seconds, watch)
 
 
@@ -210,6 +211,13 @@ def remove(place: Path, *patterns: str) -> None:
     for pattern in patterns:
         for path in place.glob(pattern):
             path.unlink(missing_ok=True)
+
+
+def write_down(place: Path, experiment: Experiment, data: Any) -> None:
+    """What was asked for, and what the task learned from its data, so that the folder is enough to use the model."""
+    write_json(place / "experiment.json", configs.to_plain(experiment))
+    if hasattr(data, "keep"):
+        data.keep(place)
 
 
 def chosen_execution(execution: Execution | Callable[[nn.Module], Execution] | None, model: nn.Module) -> Execution:
@@ -267,7 +275,7 @@ def settled_execution(place: Path, wanted: Execution) -> Execution:
 def _run(
     experiment: Experiment,
     data: Any,
-    model: nn.Module,
+    model: Transformer,
     execution: Execution,
     place: Path | None,
     checkpoint_seconds: float,
@@ -289,7 +297,7 @@ def _run(
     return signed(experiment, trained, model, place)
 
 
-def signed(experiment: Experiment, trained: RunRecord, model: nn.Module, place: Path | None) -> RunRecord:
+def signed(experiment: Experiment, trained: RunRecord, model: Transformer, place: Path | None) -> RunRecord:
     """The record of a training as that of this experiment; with `place`, it and the model are written down."""
     record = dataclasses.replace(
         trained,
@@ -299,14 +307,15 @@ def signed(experiment: Experiment, trained: RunRecord, model: nn.Module, place: 
         rows=[dataclasses.replace(row, experiment=experiment.digest) for row in trained.rows],
     )
     if place is not None:
-        save_tensors(place / "model.safetensors", weights(model), {"experiment": configs.to_plain(experiment)})
+        note = {"experiment": configs.to_plain(experiment), "shape": dataclasses.asdict(model.shape)}
+        save_tensors(place / "model.safetensors", weights(model), note)
         write_text(place / "record.json", record.to_json())  # last: its presence says that the run is whole
         remove(place, "checkpoint.safetensors", "failure.json", "error.txt")
     return record
 
 
 def load_run(folder: Path | str) -> tuple[Experiment, Transformer]:
-    """The experiment and the trained model of a run's folder.
+    """The experiment and the trained model of a run's folder; the task's data need not be there.
 
     Raises:
         DamagedFile: no finished run is there, or its file is damaged.
@@ -314,6 +323,10 @@ def load_run(folder: Path | str) -> tuple[Experiment, Transformer]:
     path = Path(folder) / "model.safetensors"
     tensors, note = load_tensors(path)
     experiment = configs.from_plain(Experiment, note["experiment"])
-    _, model = experiment.build()
+    if "shape" in note:
+        shape = TaskShape(**note["shape"])
+    else:  # written by an older version
+        shape = experiment.task.build(seed=experiment.seed_of("data")).shape
+    model = Transformer(experiment.model, shape, seed=experiment.seed_of("init"))
     load_weights(model, tensors, source=path)
     return experiment, model

@@ -1,15 +1,19 @@
 """Every task in the catalogue is held to the contract, and the contract can fail."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 import pytest
 import torch
+from reviews import small_sentiment
 
 from partwise import contracts
 from partwise.batch import IGNORE, Batch
+from partwise.corpora.standard_library import StandardLibrary
 from partwise.shapes import TaskShape
 from partwise.tasks import TASKS
+from partwise.tasks.language_model import LanguageModel
 from partwise.tasks.memorization import Memorization
 from partwise.tasks.needle import Needle
 
@@ -18,6 +22,8 @@ CONFIGS = {name: TASKS[name]() for name in TASKS.names()} | {
     "needle, of one number of pairs": Needle(n_pairs=4, min_pairs=4, n_values=20),
     "memorization, few values": Memorization(n_first=4, n_second=6, n_values=3),
     "memorization, many values": Memorization(n_first=4, n_second=6, n_values=30),
+    "sentiment": small_sentiment(),  # its default reads 33,000 reviews
+    "language_model, a document a row": LanguageModel(corpus=StandardLibrary(), length=96, rows="one_document"),
 }
 
 every_task = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
@@ -59,6 +65,11 @@ def test_floors_are_predictions(config):
 
 
 @every_task
+def test_floor_losses_are_those_of_distributions(config):
+    contracts.floor_losses_are_those_of_distributions(config)
+
+
+@every_task
 def test_a_model_can_be_trained_and_scored_on_it(config):
     contracts.a_model_can_be_trained_and_scored_on_it(config)
 
@@ -88,7 +99,7 @@ class _Planted:
 
     def __init__(self, fault):
         self.fault = fault
-        self.shape = TaskShape(length=8, vocabulary=50)
+        self.shape = TaskShape(length=8, vocabulary=50, may_look_ahead=fault != "has a floor that looks ahead")
 
     def sample(self, n, *, split, generator):
         if self.fault == "draws from the global generator":
@@ -125,6 +136,15 @@ class _Planted:
             return {"last": batch.tokens_BL[:, -1]}
         return {"last": batch.tokens_BL[:, -1:].expand_as(batch.tokens_BL)}
 
+    def floor_losses(self, batch):
+        nats_BL = torch.full(batch.targets_BL.shape, math.log(50))
+        if self.fault == "has a floor whose probabilities do not sum to one":
+            nats_BL = nats_BL - 0.1
+        if self.fault == "has a floor that looks ahead":
+            best_B1 = batch.tokens_BL.max(-1, keepdim=True).values
+            nats_BL = torch.where(batch.targets_BL == best_B1, 0.0, math.inf)
+        return {} if self.fault == "has no floor of its loss" else {"uniform": nats_BL}
+
     def referee(self, tokens):
         best = min(tokens) if self.fault == "has a referee that errs" else max(tokens)
         return [IGNORE] * 7 + [best]
@@ -142,6 +162,12 @@ FAULTS = {
     "has no floor": (contracts.floors_are_predictions, "has no floor"),
     "has a floor that reads the targets": (contracts.floors_are_predictions, "reads the targets"),
     "has a floor of another shape": (contracts.floors_are_predictions, "shape"),
+    "has a floor whose probabilities do not sum to one": (
+        contracts.floor_losses_are_those_of_distributions,
+        "sum to one within 0.11",
+    ),
+    "has no floor of its loss": (contracts.floor_losses_are_those_of_distributions, "no floor of its loss"),
+    "has a floor that looks ahead": (contracts.floor_losses_are_those_of_distributions, "uniform looks ahead"),
     "has a referee that errs": (contracts.the_referee_agrees_with_the_targets, "the referee says"),
     "is read off by looking ahead": (contracts.no_input_holds_its_own_answer, "may_look_ahead is True"),
 }

@@ -271,4 +271,7 @@ def test_without_transformers_the_extra_is_named():
         "except ImportError as error:\n    print(error)\n"
     )
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert said.startswith("models for Hugging Face need transformers") and 'pip install "partwise[hf]".' in said
+    assert (
+        said.startswith("a model for Hugging Face needs the package transformers")
+        and 'pip install "partwise[hf]"' in said
+    )

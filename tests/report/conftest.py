@@ -9,6 +9,15 @@ from partwise.records import RunRecord
 from partwise.rows import Row
 
 ACCURACY = {"name": "accuracy", "unit": "", "better": "higher", "low": 0.0, "high": 1.0, "perfect": 1.0}
+LOSS = {
+    "name": "loss",
+    "unit": "nat",
+    "better": "lower",
+    "low": 0.0,
+    "high": None,
+    "perfect": None,
+    "margin": 0.1,
+}
 BITS = {"name": "bits", "unit": "bit", "better": "higher", "low": 0.0, "high": 4000.0, "perfect": 4000.0}
 
 
@@ -58,7 +67,8 @@ def make_run(
     name, unit = headline["name"], headline["unit"]
     if status == "done" and value is not None:
         rows.append(Row(where="test", quantity=name, value=value, unit=unit, n=4000))
-        rows.append(Row(where="test", quantity=f"{name}.ceiling", value=headline["perfect"], unit=unit))
+        if headline["perfect"] is not None:
+            rows.append(Row(where="test", quantity=f"{name}.ceiling", value=headline["perfect"], unit=unit))
         if floor is not None:
             rows.append(Row(where="test", quantity=f"{name}.floor.guess", value=floor, unit=unit))
             low = floor + 1 if headline["better"] == "lower" else floor / 2
@@ -103,6 +113,24 @@ def arm() -> Callable[..., list[RunRecord]]:
 @pytest.fixture
 def bits() -> dict[str, Any]:
     return BITS
+
+
+@pytest.fixture
+def text(arm) -> Callable[..., list[RunRecord]]:
+    """An arm of language modelling: its losses, beside a floor of 3 nats, and the same in bits per byte."""
+
+    def made(architecture: str, losses: list[float], **settings: Any) -> list[RunRecord]:
+        records = arm(architecture, losses, task="language_model", headline=LOSS, floor=3.0, **settings)
+        for record in records:
+            tested = [row for row in record.rows if row.where == "test"]
+            names = [row.quantity.replace("loss", "bits_per_byte") for row in tested]
+            record.rows += [
+                Row(where="test", quantity=name, value=row.value / 2, unit="bit")
+                for name, row in zip(names, tested, strict=True)
+            ]
+        return records
+
+    return made
 
 
 @pytest.fixture

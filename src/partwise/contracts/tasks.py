@@ -122,6 +122,35 @@ def floors_are_predictions(config: Any) -> None:
         require(torch.equal(blind[name], predicted_BL), f"{where} reads the targets.")
 
 
+def floor_losses_are_those_of_distributions(config: Any) -> None:
+    """Of a task that has them: (B, L) each, summing to one over the possible targets at every position, no matter what
+    else is asked for, and without a look ahead where looking ahead is dishonest."""
+    data = config.build(seed=0)
+    if not hasattr(data, "floor_losses"):
+        return
+    batch = _draw(data, 2, "test")
+    scored_BL = batch.scored_BL
+    total: dict[str, Tensor] = {}
+    for token in range(data.shape.output_width):
+        asked = dataclasses.replace(batch, targets_BL=batch.targets_BL.masked_fill(scored_BL, token))
+        for name, nats_BL in data.floor_losses(asked).items():
+            where = f"{name_of(config)}, floor {name}"
+            require(nats_BL.shape == scored_BL.shape, f"{where}: shape {tuple(nats_BL.shape)}.")
+            total[name] = total.get(name, torch.zeros(())) + torch.exp(-nats_BL.double())
+    require(bool(total), f"{name_of(config)} has no floor of its loss: every score stands beside one.")
+    for name, total_BL in total.items():
+        gap = (total_BL[scored_BL] - 1).abs().max().item()
+        require(gap < 1e-4, f"{name_of(config)}, floor {name}: probabilities sum to one within {gap:.2g} only.")
+    if not data.shape.may_look_ahead:
+        half = batch.tokens_BL.shape[1] // 2
+        other_BL = batch.tokens_BL.clone()
+        other_BL[:, half:] = batch.tokens_BL.flip(0)[:, half:]
+        there = data.floor_losses(dataclasses.replace(batch, tokens_BL=other_BL))
+        for name, nats_BL in data.floor_losses(batch).items():
+            same = torch.equal(there[name][:, :half], nats_BL[:, :half])
+            require(same, f"{name_of(config)}, floor {name} looks ahead.")
+
+
 def a_model_can_be_trained_and_scored_on_it(config: Any) -> None:
     """A small Transformer takes a batch, gets a gradient, and comes out with finite rows of every kind."""
     data = config.build(seed=0)
@@ -181,6 +210,7 @@ TASK_LAWS: tuple[Law, ...] = (
     the_same_seed_gives_the_same_data,
     many_batches_at_once_are_the_same,
     floors_are_predictions,
+    floor_losses_are_those_of_distributions,
     a_model_can_be_trained_and_scored_on_it,
     no_input_holds_its_own_answer,
 )

@@ -4,12 +4,12 @@ Importing this package imports transformers and registers the Auto classes, so t
 `AutoModelForSequenceClassification` load a folder of ours. docs/hugging_face.md is the way in.
 """
 
-from partwise.errors import MissingExtra
+from partwise.optional import imported
 
 try:
     import transformers
-except ImportError as error:
-    raise MissingExtra(f'models for Hugging Face need transformers ({error}): pip install "partwise[hf]".') from None
+except ImportError:
+    imported("transformers", extra="hf", what="a model for Hugging Face")  # says which extra brings it
 
 from partwise.hf.configuration import PartwiseConfig
 from partwise.hf.conversion import export_run, from_run, to_run

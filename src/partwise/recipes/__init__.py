@@ -1,8 +1,9 @@
 """Named sets of experiments, one file each: a question, where it comes from, and what to expect.
 
-A recipe has `scales` and `tasks`; `experiments(scale, only=..., n_seeds=...)` gives plain experiments, `grids(scale)`
-the rates to choose from where a scale chooses them first (selection.py), and `base(task, arch)` what `partwise run`
-starts from.
+A recipe has `scales` and `tasks`, and may have tasks `on_request`, which run only when they are named (`--only`): they
+take long, or need what the base install does not bring. `experiments(scale, only=..., n_seeds=...)` gives plain
+experiments, `grids(scale)` the rates to choose from where a scale chooses them first (selection.py), and
+`base(task, arch)` what `partwise run` starts from.
 """
 
 from collections.abc import Sequence
@@ -40,6 +41,11 @@ class Recipe(Protocol):
     def grids(self, scale: str, *, only: Sequence[str] = ()) -> list[Any]: ...
 
     def base(self, task: str, arch: str = "standard") -> Any: ...
+
+
+def tasks_of(recipe: Recipe) -> tuple[str, ...]:
+    """Every task that the recipe has, those on request last."""
+    return (*recipe.tasks, *getattr(recipe, "on_request", ()))
 
 
 RECIPES = Registry("recipe", package=__name__)

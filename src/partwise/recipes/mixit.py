@@ -17,17 +17,20 @@ from partwise.recipes import RECIPES, Scale, chosen
 from partwise.recipes.mixit_sizes import (
     AT_EDGE,
     CHOSEN,
+    FEWER_SEEDS,
     GRID,
     GRID_AT,
     GRID_AT_MANY_PAIRS,
     GRID_MANY_PAIRS,
     GRID_PUBLISHED,
+    GRID_SEEDS,
     MANY_PAIRS,
+    ON_REQUEST,
     RATE,
     SIZES,
 )
 from partwise.registry import name_of
-from partwise.selection import Grid
+from partwise.selection import SELECTION_SEEDS, Grid
 from partwise.tasks.needle import Needle
 
 ARMS = ("standard", "frozen_qk", "frozen_mlp", "mixit", "embeddings_only")
@@ -35,9 +38,10 @@ ARMS = ("standard", "frozen_qk", "frozen_mlp", "mixit", "embeddings_only")
 
 @RECIPES.register("mixit")
 class Mixit:
-    """Standard, Frozen-QK, Frozen-MLP, MixiT and embeddings only, on the paper's six synthetic tasks."""
+    """Standard, Frozen-QK, Frozen-MLP, MixiT and embeddings only, on the paper's six synthetic tasks, or on text."""
 
-    tasks: ClassVar[tuple[str, ...]] = tuple(RATE)
+    tasks: ClassVar[tuple[str, ...]] = tuple(task for task in RATE if task not in ON_REQUEST)
+    on_request: ClassVar[tuple[str, ...]] = ON_REQUEST
     scales: ClassVar[dict[str, Scale]] = {
         "tiny": Scale(
             summary="a glance, a minute or two: small sizes, one seed",
@@ -67,21 +71,28 @@ class Mixit:
             UnknownName: no such scale or task.
         """
         (scale,) = chosen("scale", [scale], list(self.scales))
-        n_seeds = self.scales[scale].seeds if n_seeds is None else n_seeds
-        bases = [base for task in chosen("task", only, self.tasks) for base in SIZES[scale][task]]
-        return seeded([arm(base, name, published=scale == "paper") for base in bases for name in ARMS], n_seeds)
+        bases = [base for task in self._chosen(only) for base in SIZES[scale][task]]
+        arms = [arm(base, name, published=scale == "paper") for base in bases for name in ARMS]
+        if n_seeds is not None:
+            return seeded(arms, n_seeds)
+        usual = self.scales[scale].seeds
+        made = seeded(arms, usual)
+        return [one for one in made if one.seed < min(usual, FEWER_SEEDS.get(name_of(one.task), usual))]
 
     def grids(self, scale: str, *, only: Sequence[str] = ()) -> list[Grid]:
         """Small and large choose each arm's rate at one size a task, two for needle; paper tries the published rates at
         its own sizes, on one seed; tiny and quick take RATE."""
         made: list[Grid] = []
-        for task in chosen("task", only, self.tasks):
+        for task in self._chosen(only):
             if scale in ("small", "large"):
                 made += grids_of(task, SIZES[scale][task], ARMS)
             elif scale == "paper":
                 bases = [arm(base, name, published=True) for base in SIZES[scale][task] for name in ARMS]
                 made += [Grid(base=base, values=GRID_PUBLISHED[task], seeds=(1000,)) for base in bases]
         return made
+
+    def _chosen(self, only: Sequence[str]) -> list[str]:
+        return chosen("task", only or self.tasks, (*self.tasks, *self.on_request))
 
     def base(self, task: str, arch: str = "standard") -> Experiment:
         """The task at quick's size, under an architecture."""
@@ -113,7 +124,14 @@ def grids_of(task: str, sizes: Sequence[Experiment], arms: Sequence[str]) -> lis
     for name in arms if usual else ():
         values = GRID[task].get(name, GRID[task]["usual"])
         holds_for = tuple(base.task for base in usual)
-        made.append(Grid(base=arm(GRID_AT[task], name), values=values, holds_for=holds_for))
+        made.append(
+            Grid(
+                base=arm(GRID_AT[task], name),
+                values=values,
+                seeds=GRID_SEEDS.get(task, SELECTION_SEEDS),
+                holds_for=holds_for,
+            )
+        )
     for name in arms if many else ():
         holds_for = tuple(base.task for base in many)
         values = GRID_MANY_PAIRS.get(name, GRID_MANY_PAIRS["usual"])

@@ -5,13 +5,14 @@ setting, on a selection seed.
 
 Source: Dong, Noci, Khodak, Li 2025, arXiv:2506.01115, figure 2 and table 5; questions of its reviewers (mixit.md 7).
 Expected: mixit falls behind on needle as pairs are added; its token accuracy on addition rises with heads; frozen_qk
-stays at needle's floor where queries and keys are drawn at a quarter of the usual scale. The others are open questions.
+stays at needle's floor where queries and keys are drawn at a quarter of the usual scale; with rows of 16 tokens mixit
+is below standard in loss, as a comment in the authors' code says (mixit.md 2.7). The others are open questions.
 """
 
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from partwise.architectures import QK
 from partwise.configs import replaced
@@ -200,3 +201,32 @@ class Interleaved(Sweep):
             made.append(dataclasses.replace(one, architecture=self.names.get(name, name)))
         # One rate for all: with two blocks, standard solves needle at it, and mixit does its best.
         return [dataclasses.replace(replaced(one, "train.lr", 3e-3), selection="fixed in advance") for one in made]
+
+
+@RECIPES.register("text_length")
+class TextLength(Sweep):
+    """Language modelling against the length of a row, standard and MixiT: does mixing win where rows are short?
+
+    As many tokens a step and as many steps at each length, so every run sees the same amount of text.
+    """
+
+    tasks = ("language_model",)
+    scales = _scale(45, 2)
+    view = View(over="task.length", label="tokens of a row", log=True)
+    lengths: ClassVar[tuple[int, ...]] = (16, 64, 256)
+
+    def arms(self) -> list[Experiment]:
+        (small,) = SMALL["language_model"]
+        text: Any = small.task
+        tokens = small.train.batch * text.length
+        made = []
+        for length in self.lengths:
+            base = replaced(replaced(small, "task.length", length), "train.batch", tokens // length)
+            base = replaced(base, "train.steps", small.train.steps // 2)
+            made += [arm(base, name) for name in ("standard", "mixit")]
+        return made
+
+    def grids(self, scale: str, *, only: Sequence[str] = ()) -> list[Grid]:
+        """Tried for an eighth of small's steps, at each length."""
+        steps = SMALL["language_model"][0].train.steps // 8
+        return _rates([replaced(one, "train.steps", steps) for one in self.arms()], (1.5e-3, 3e-3, 6e-3))

@@ -78,7 +78,14 @@ class Cell:
         gain_last_tenth: that change, on validation, as a share of the final score.
         steps: training steps done, a run.
         notes: what happened to single runs, in sentences.
+        difference: arm - standard, paired over seeds; of headlines whose best score nobody knows.
+        difference_low: lower end of its 95 % interval.
+        difference_high: upper end.
+        difference_interval: how the interval of `difference` was made.
         better: which way is better.
+        margin: how much better than its floor standard must be before arms are compared; None where `retained` says it.
+        margin_over: the name of that floor, where it is not the best.
+        floors: every predictor without the ability, the mean over runs.
         low: the metric's lower bound.
         high: its upper bound.
         scores: by seed, for pairing; runs of one seed are averaged.
@@ -133,7 +140,14 @@ class Cell:
     gain_last_tenth: float | None
     steps: int | None
     notes: list[str]
+    difference: float | None = None
+    difference_low: float | None = None
+    difference_high: float | None = None
+    difference_interval: Kind | None = field(default=None, metadata=INSIDE)
     better: Literal["higher", "lower"] = field(metadata=INSIDE)
+    margin: float | None = field(metadata=INSIDE)
+    margin_over: str | None = field(default=None, metadata=INSIDE)
+    floors: dict[str, float] = field(metadata=INSIDE)
     low: float | None = field(metadata=INSIDE)
     high: float | None = field(metadata=INSIDE)
     scores: dict[Any, Score] = field(metadata=INSIDE)
@@ -157,6 +171,22 @@ class Cell:
     def is_share(self) -> bool:
         """Whether the number is a share of one, and is written as one."""
         return self.unit == "" and self.low == 0.0 and self.high == 1.0
+
+    @property
+    def bar(self) -> tuple[str | None, float | None]:
+        """The name and value of the floor that the margin is counted from."""
+        if self.margin_over is None:
+            return self.floor_name, self.floor
+        return self.margin_over, self.floors.get(self.margin_over)
+
+    @property
+    def above_margin(self) -> bool:
+        """Whether a score that is read against a margin is so much better than its floor, on the mean over runs."""
+        _, bar = self.bar
+        if self.margin is None or self.mean is None or bar is None:
+            return False
+        ahead = self.mean - bar if self.better == "higher" else bar - self.mean
+        return ahead >= self.margin
 
     @property
     def place(self) -> str:

@@ -10,7 +10,7 @@ from partwise.report.cell import RISING, STANDARD, Cell, rank
 from partwise.report.paper import paper_values
 from partwise.report.readings import mean
 from partwise.report.settings import disagreements, flatten, identity, is_own_choice, settings_of
-from partwise.report.statistics import interval, retained, wilson
+from partwise.report.statistics import Interval, difference, interval, retained, wilson
 
 
 def cells(records: Iterable[RunRecord]) -> list[Cell]:
@@ -67,7 +67,8 @@ def _cell(
     values, closed = [score.value for score in scores], mean(score.closed for score in scores)
     span = mean(score.ceiling - score.floor for score in scores)
     summary = interval(values, of["low"], of["high"], span=span)
-    k = sum(score.solved for score in scores) if is_headline else None
+    margin = of.get("margin") if is_headline else None
+    k = sum(score.solved for score in scores) if is_headline and margin is None else None
     sure = wilson(k, len(scores)) if k is not None and scores else (None, None)
     known = paper_values().get((task, metric, architecture)) if split == "test" else None
     gains = [run.value(f"{metric}.gain_last_tenth", where="validation") for run in scored]
@@ -113,6 +114,9 @@ def _cell(
         steps=round(sum(run.steps for run in counted) / len(counted)),
         notes=readings.notes(runs, metric) if is_headline else [],
         better=of["better"],
+        margin=margin,
+        margin_over=of.get("margin_over") if is_headline else None,
+        floors=readings.floors(scored, metric, split),
         low=of["low"],
         high=of["high"],
         scores=readings.by_seed(scored, scores),
@@ -130,6 +134,11 @@ def _compare_with_standard(headlines: list[Cell]) -> None:
             cell.retained_reason = "it is standard"
         elif other is None:
             cell.retained_reason = "no standard arm at the same settings"
+        elif cell.margin is not None:
+            cell.retained_reason = "nobody knows the best score"
+            apart = difference(cell.scores, other.scores) if other.above_margin else Interval(None)
+            cell.difference, cell.difference_low, cell.difference_high = apart.mean, apart.low, apart.high
+            cell.difference_interval = apart.kind
         else:
             kept = retained(cell.scores, other.scores)
             cell.retained, cell.retained_low, cell.retained_high = kept.value, kept.low, kept.high

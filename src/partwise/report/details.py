@@ -18,7 +18,8 @@ def details(group: Group) -> list[Grid]:
     """All there is of them."""
     per = _per_parameter(group)
     draws = _draws(group)
-    return [*([per] if per else []), *([draws] if draws else []), *_strata(group), *_probes(group)]
+    units = _units(group)
+    return [*(grid for grid in (units, per, draws) if grid), *_strata(group), *_probes(group)]
 
 
 def published(cell: Cell) -> PaperValue | None:
@@ -43,6 +44,23 @@ def paper_lines(cells: Sequence[Cell]) -> list[str]:
         if known.note and f"{cell.architecture} {known.note}" not in lines:
             lines.append(f"{cell.architecture} {known.note}")
     return ["; ".join([head, *notes]) + "." for head, notes in found.items()]
+
+
+def _units(group: Group) -> Grid | None:
+    """Of a loss, what the task says of it in other units, and every floor below the arms."""
+    head = group.any_arm
+    if head.margin is None or not head.floors:
+        return None
+    whole = [cell for cell in [*group.arms.values(), *group.details] if cell.split == "test" and cell.floors]
+    known = {cell.metric: cell for cell in whole if set(cell.floors) >= set(head.floors)}
+    metrics = [head.metric, *sorted(known.keys() - {head.metric})]
+    at = {(cell.architecture, cell.metric): cell for cell in whole}
+    rows = []
+    for name in (name for name, arm in group.arms.items() if arm.n):
+        rows.append([name, *(formats.number(at[name, metric].mean, at[name, metric]) for metric in metrics)])
+    for floor in sorted(head.floors, key=head.floors.__getitem__):
+        rows.append([floor, *(formats.number(known[metric].floors[floor], known[metric]) for metric in metrics)])
+    return Grid(f"{_name(group)}: in other units, and every floor", ["", *metrics], rows)
 
 
 def _per_parameter(group: Group) -> Grid | None:

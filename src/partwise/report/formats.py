@@ -48,7 +48,7 @@ def spread(cell: Cell) -> str:
 def solved(cell: Cell) -> str:
     """'3/5', and with '(+1)' how many runs beside them have no score."""
     lost = f" (+{cell.n_failed})" if cell.n_failed and cell.n else ""
-    return f"{cell.solved}/{cell.n}{lost}" if cell.n else ""
+    return f"{cell.solved}/{cell.n}{lost}" if cell.n and cell.solved is not None else ""
 
 
 def kept(cell: Cell) -> str:
@@ -61,6 +61,21 @@ def kept(cell: Cell) -> str:
     mark = "r" if cell.retained_interval == "range" else ""
     ends = "" if low is None or high is None else f" [{percent(low)}, {percent(high)}]{mark}"
     return f"{percent(cell.retained)} %{ends}"
+
+
+def apart(cell: Cell) -> str:
+    """'+.050 [.031, .069]': how far the score lies from standard's, with its interval; '' where it is not given."""
+    if cell.difference is None:
+        return ""
+    low, high = cell.difference_low, cell.difference_high
+    mark = "r" if cell.difference_interval == "range" else ""
+    ends = "" if low is None or high is None else f" [{signed(low, plus='')}, {signed(high, plus='')}]{mark}"
+    return f"{signed(cell.difference)}{ends}"
+
+
+def signed(value: float, *, plus: str = "+") -> str:
+    """'+.050', '−.012', three digits behind the point."""
+    return f"{plus if value >= 0 else '−'}{share(abs(value))}"
 
 
 def is_below_floor(cell: Cell) -> bool:

@@ -94,20 +94,23 @@ def _tall(title: str, members: list[Group], below: list[str]) -> Grid:
                 formats.spread(cell),
                 formats.solved(cell),
                 formats.kept(cell).replace(" %", ""),
+                formats.apart(cell),
                 formats.number(cell.floor, cell),
                 ceiling,
                 paper,
             ]
             rows.append([group.label, cell.architecture, *line])
     paper = paper_header([cell for group in members for cell in group.arms.values()])
-    header = ["", "architecture", "mean", "interval", "solved", "keeps %", "floor", "ceiling", paper]
+    scores = ["mean", "interval", "solved", "keeps %", "against standard"]
+    header = ["", "architecture", *scores, "floor", "ceiling", paper]
     return without_empty_columns(Grid(title, header, named_once(rows), below))
 
 
 def _stacked(cell: Cell) -> str:
     kept = formats.kept(cell).replace(" [", "\n[", 1)
     keeps = f"keeps {kept}" if kept not in ("", formats.BELOW) else kept
-    lines = [formats.mean(cell), formats.spread(cell), formats.solved(cell), keeps]
+    apart = formats.apart(cell).replace(" [", "\n[", 1)
+    lines = [formats.mean(cell), formats.spread(cell), formats.solved(cell), keeps, apart]
     return "\n".join(line for line in lines if line)
 
 

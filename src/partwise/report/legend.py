@@ -12,6 +12,9 @@ METRICS = {
     "bits_fano": "what accuracy alone proves to be held, by Fano's bound, at least 0",
     "hard_accuracy": "the mean of the accuracies on balanced strings and on those that counting cannot tell from them",
     "squared_error": "the mean squared error",
+    "loss": "the mean cross-entropy of a scored token",
+    "bits_per_byte": "the same of the whole text, in bits, over its bytes in UTF-8: no choice of tokens changes it",
+    "perplexity": "e to the loss",
     "exact_match": "the share of examples of which every scored position is right",
 }
 
@@ -39,13 +42,17 @@ def _marks(heads: list[Cell]) -> list[str]:
     scored = [cell for cell in heads if cell.n]
     is_range = any("range" in (cell.interval, cell.retained_interval) for cell in heads)
     marks = {
-        "k/n: k of n scored runs solve it, closing 90 % of the way from floor to ceiling" + _wilson(scored): scored,
+        "k/n: k of n scored runs solve it, closing 90 % of the way from floor to ceiling" + _wilson(scored): any(
+            cell.solved is not None for cell in scored
+        ),
         "(+l): l more runs diverged or failed, and have no score": any(cell.n_failed for cell in heads),
         "a–b: 95 % interval of the mean over seeds (Student t)": any(cell.interval == "t" for cell in heads),
         "r: the range of the seeds instead of an interval, as they are two, split into two groups, or lie within .02 "
         "of a bound": is_range,
         "keeps: (arm − floor) / (standard − floor), paired over seeds, with its 95 % interval; given where standard "
         "is solved": any(cell.retained is not None for cell in heads),
+        "+d [a, b]: arm − standard, paired over seeds, with its 95 % interval; given where standard is better than the "
+        "floor by a margin, as nobody knows the best score": any(cell.difference is not None for cell in heads),
         f"{formats.BELOW}: it keeps less than nothing, its mean lying below the floor": any(
             map(formats.is_below_floor, heads)
         ),

@@ -9,7 +9,7 @@ from partwise.report.statistics import Score, mean_score
 
 # bounds of what is no headline, and so comes without a Metric: shares, and amounts that start at zero
 SHARES = ("accuracy", "exact_match")
-LOWER_IS_BETTER = ("loss", "squared_error")
+LOWER_IS_BETTER = ("loss", "squared_error", "bits_per_byte", "perplexity")
 NO_ADDRESS = ("test", "validation", "train", "model")  # where a row is from that is no probe's
 
 
@@ -55,6 +55,16 @@ def floor(run: RunRecord, metric: str, split: str, of: dict[str, Any]) -> tuple[
         rows = [row for row in rows if row.quantity == f"{start}{whole}"] or rows
     best = (max if of["better"] == "higher" else min)(rows, key=lambda row: row.value)
     return best.value, best.quantity.removeprefix(start)
+
+
+def floors(runs: list[RunRecord], metric: str, split: str) -> dict[str, float]:
+    """Every floor by its name, the mean over runs."""
+    start = f"{metric}.floor."
+    found: dict[str, list[float]] = {}
+    for row in (row for run in runs for row in run.rows if row.where == split and row.quantity.startswith(start)):
+        found.setdefault(row.quantity.removeprefix(start), []).append(row.value)
+    means = {name: mean(values) for name, values in found.items()}
+    return {name: value for name, value in means.items() if value is not None}
 
 
 def pair_key(record: RunRecord) -> tuple[int, int, int]:

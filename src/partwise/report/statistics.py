@@ -197,6 +197,21 @@ def retained(arm: Mapping[Any, Score], standard: Mapping[Any, Score]) -> Retaine
     return Retained(share, share - half, share + half, "t", n)
 
 
+def difference(arm: Mapping[Any, Score], standard: Mapping[Any, Score]) -> Interval:
+    """How the arm's score differs from standard's, paired over the seeds that both have:
+
+        d_i = arm_i - standard_i,    mean(d) +- t(.975, n - 1) sd(d) / sqrt(n)
+
+    For scores whose best nobody knows, so that `retained` means nothing. None for no shared seed, no interval for one,
+    the range for two."""
+    each = [arm[seed].value - standard[seed].value for seed in arm if seed in standard]
+    if len(each) < T_NEEDS:
+        ends = (min(each), max(each), "range") if len(each) == 2 else (None, None, None)
+        return Interval(math.fsum(each) / len(each) if each else None, *ends)
+    middle, half = math.fsum(each) / len(each), t_quantile(len(each) - 1) * _sd(each) / math.sqrt(len(each))
+    return Interval(middle, middle - half, middle + half, "t")
+
+
 def ratio(ours: Mapping[Any, float], theirs: Mapping[Any, float]) -> Interval:
     """The ratio of two means that are paired over seeds, sum_i ours_i / sum_i theirs_i, with the interval of `retained`
     (which is this with the floors taken off); none for one seed, the range of the seeds' own ratios for two."""

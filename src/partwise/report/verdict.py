@@ -75,6 +75,8 @@ def sentences(group: Group) -> list[str]:
     """The verdict on one group of arms."""
     arms = [cell for cell in group.arms.values() if cell.n]
     standard = group.standard
+    if group.any_arm.margin is not None:
+        return _apart(arms, standard, group.scope)
     if standard is None:  # measured against one in another row
         return [_verdict(cell, group.scope) for cell in arms if cell.retained is not None and cell.n >= ENOUGH]
     if standard.closed is None or len(arms) < 2:
@@ -86,6 +88,44 @@ def sentences(group: Group) -> list[str]:
     others = [cell for cell in arms if cell is not standard and cell.retained is not None]
     few = [cell for cell in others if cell.n < ENOUGH]
     return [_verdict(cell, group.scope) for cell in others if cell.n >= ENOUGH] + ([_few(few)] if few else [])
+
+
+def _apart(arms: Sequence[Cell], standard: Cell | None, scope: str) -> list[str]:
+    """What the arms lose, where the best score is not known: told once standard beats the floor by a margin."""
+    if standard is None or not standard.n:
+        return []
+    if not standard.above_margin:
+        name, bar = standard.bar
+        return [
+            f"Too short to tell: standard's {formats.number(standard.mean, standard)} is not {standard.margin:g} "
+            f"{_unit(standard)} better than the floor ({name}, "
+            f"{formats.number(bar, standard)}), so nothing is learnt of its parts."
+        ]
+    others = [cell for cell in arms if cell.difference is not None]
+    few = [cell for cell in others if min(cell.n, standard.n) < ENOUGH]
+    said = [_loses(cell, scope) for cell in others if cell not in few]
+    if few:
+        named = ", ".join(f"{cell.architecture} {formats.signed(cell.difference or 0.0)}" for cell in few)
+        said.append(f"{_of_few(few)}: against standard, {named} {_unit(standard)}. --seeds 5 gives a verdict.")
+    return said
+
+
+def _loses(cell: Cell, scope: str) -> str:
+    value, low, high = cell.difference or 0.0, cell.difference_low or 0.0, cell.difference_high or 0.0
+    if low <= 0 <= high:
+        apart = f"{formats.apart(cell)} {_unit(cell)}"
+        return f"{cell.architecture} is not told from standard: {apart} ({_seeds(cell.n, scope)})."
+    worse = (value > 0) == (cell.better == "lower")
+    ends = sorted((abs(low), abs(high)))
+    return (
+        f"{cell.architecture} {'loses' if worse else 'gains'} {formats.share(abs(value))} {_unit(cell)} "
+        f"[{formats.share(ends[0])}, {formats.share(ends[1])}] against standard ({_seeds(cell.n, scope)})."
+    )
+
+
+def _unit(cell: Cell) -> str:
+    """'nats a token' of a loss; else the metric's unit, or its name where it has none: 'of accuracy'."""
+    return "nats a token" if cell.unit == "nat" else cell.unit or f"of {cell.metric}"
 
 
 def _verdict(cell: Cell, scope: str) -> str:
@@ -123,12 +163,15 @@ def _seeds(n: int, scope: str) -> str:
 
 def _few(arms: Sequence[Cell]) -> str:
     """What happened, told without inference: who solves it, then the others, from the ceiling down."""
-    n = max(cell.n for cell in arms)
-    seeds = "One seed, so no interval" if n == 1 else "Two seeds, too few for a verdict"
+    seeds = _of_few(arms)
     solving = [cell for cell in arms if cell.solved]
     others = sorted((cell for cell in arms if not cell.solved), key=lambda cell: -(cell.closed or 0.0))
     told = [", ".join(_outcomes(some)) for some in (solving, others) if some]
     return f"{seeds}: {'; '.join(told)}. --seeds 5 gives a verdict."
+
+
+def _of_few(arms: Sequence[Cell]) -> str:
+    return "One seed, so no interval" if max(cell.n for cell in arms) == 1 else "Two seeds, too few for a verdict"
 
 
 def _outcomes(arms: Sequence[Cell]) -> list[str]:
