@@ -16,6 +16,7 @@ from partwise.shapes import Split
 from partwise.text_digest import text_digest
 from partwise.user_cache import cached
 
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 HELD_OUT = 0.05  # of the text, in each of validation and test
 FEW = 10  # documents, below which each of them is cut: to hold one out whole would be too much of the text
 
@@ -40,10 +41,10 @@ def allotted(documents: Sequence[str], *, seed: int, held_out: float = HELD_OUT)
     sizes = [len(text.encode()) for text in different]
     wanted, at = held_out * sum(sizes), 0
     split_of: dict[str, Split] = {}
-    for split, left in (("test", 2), ("validation", 1)):
+    for left, split in ((2, SPLITS[2]), (1, SPLITS[1])):  # so many documents for those that come after
         taken = 0
         while at < len(different) - left and (not taken or taken < wanted):
-            split_of[different[at]] = split  # type: ignore[assignment]
+            split_of[different[at]] = split
             taken, at = taken + sizes[at], at + 1
     return [split_of.get(text, "train") for text in documents]
 
@@ -57,17 +58,11 @@ def splits(documents: Sequence[str], *, seed: int, name: str) -> dict[Split, tup
     """
     if len(set(documents)) >= FEW:
         of = allotted(documents, seed=seed)
-        return {
-            split: tuple(text for text, own in zip(documents, of, strict=True) if own == split)
-            for split in ("train", "validation", "test")
-        }
+        return {split: tuple(text for text, own in zip(documents, of, strict=True) if own == split) for split in SPLITS}
     pieces = [_cut(document) for document in dict.fromkeys(documents)]
     if not all(any(parts) for parts in zip(*pieces, strict=True)):
         raise ConfigError(f"{name} has {sum(map(len, documents))} letters: too few for three splits.")
-    return {
-        split: tuple(parts[place] for parts in pieces if parts[place])
-        for place, split in enumerate(("train", "validation", "test"))
-    }
+    return {split: tuple(parts[place] for parts in pieces if parts[place]) for place, split in enumerate(SPLITS)}
 
 
 def _cut(document: str) -> tuple[str, str, str]:
