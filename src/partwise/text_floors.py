@@ -75,9 +75,13 @@ class TextFloors:
         """
         if not keep:
             return {name: torch.from_numpy(nats_BL) for name, nats_BL in self._losses(batch).items()}
-        file = cached(f"floors/{self._key(batch)}.npz", lambda path: np.savez(path, **self._losses(batch)))
+        file = cached(f"floors/{self._key(batch)}.npz", lambda path: self._save(batch, path))
         with np.load(file) as held:
             return {name: torch.from_numpy(held[name]) for name in ORDERS}
+
+    def _save(self, batch: Batch, path: Path) -> None:
+        found: dict[str, Any] = dict(self._losses(batch))
+        np.savez(path, **found)
 
     def _losses(self, batch: Batch) -> dict[str, np.ndarray]:
         scored_BL = batch.scored_BL.numpy()

@@ -129,7 +129,8 @@ def floor_losses_are_those_of_distributions(config: Any) -> None:
     if not hasattr(data, "floor_losses"):
         return
     batch = _draw(data, 2, "test")
-    scored_BL, total = batch.scored_BL, {}
+    scored_BL = batch.scored_BL
+    total: dict[str, Any] = {}
     for token in range(data.shape.output_width):
         asked = dataclasses.replace(batch, targets_BL=batch.targets_BL.masked_fill(scored_BL, token))
         for name, nats_BL in data.floor_losses(asked).items():
