@@ -12,6 +12,8 @@ from partwise.channel_mixers import CHANNEL_MIXERS
 from partwise.channel_mixers.gated_mlp import GatedMlp
 from partwise.channel_mixers.mlp import Mlp
 from partwise.configs import digest, from_plain, parsed, replaced, to_plain
+from partwise.corpora import CORPORA
+from partwise.encoders import ENCODERS
 from partwise.errors import ConfigError, UnknownName
 from partwise.experiment import Experiment
 from partwise.joins import JOINS
@@ -30,7 +32,7 @@ from partwise.token_mixers.random_mixing import RandomMixing
 from partwise.token_mixers.uniform import Uniform
 from partwise.train_config import PartRate, TrainConfig
 
-REGISTRIES = (TASKS, TOKEN_MIXERS, CHANNEL_MIXERS, JOINS, PROBES)
+REGISTRIES = (TASKS, TOKEN_MIXERS, CHANNEL_MIXERS, JOINS, PROBES, CORPORA, ENCODERS)
 EVERY = [(registry, name) for registry in REGISTRIES for name in registry.names()]
 
 FULL = Experiment(

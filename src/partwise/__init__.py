@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from partwise.channel_mixers.mlp import Mlp as Mlp
     from partwise.channel_mixers.none import NoChannelMixer as NoChannelMixer
     from partwise.compose import experiments_for as experiments_for
+    from partwise.corpora.files import Files as Files
+    from partwise.corpora.hub import Hub as Hub
+    from partwise.corpora.shakespeare import Shakespeare as Shakespeare
+    from partwise.corpora.standard_library import StandardLibrary as StandardLibrary
+    from partwise.encoders.bpe import Bpe as Bpe
+    from partwise.encoders.bytes import Bytes as Bytes
+    from partwise.encoders.hub_tokenizer import HubTokenizer as HubTokenizer
     from partwise.execution import Execution as Execution
     from partwise.experiment import Experiment as Experiment
     from partwise.experiment import load_run as load_run
@@ -51,6 +58,7 @@ if TYPE_CHECKING:
     from partwise.tasks.addition import Addition as Addition
     from partwise.tasks.brackets import Brackets as Brackets
     from partwise.tasks.k_hop import KHop as KHop
+    from partwise.tasks.language_model import LanguageModel as LanguageModel
     from partwise.tasks.memorization import Memorization as Memorization
     from partwise.tasks.modular_addition import ModularAddition as ModularAddition
     from partwise.tasks.needle import Needle as Needle
@@ -69,6 +77,13 @@ _HOME = {  # the same at run time; a test holds the two together
     "channel_mixers.mlp": ("Mlp",),
     "channel_mixers.none": ("NoChannelMixer",),
     "compose": ("experiments_for",),
+    "corpora.files": ("Files",),
+    "corpora.hub": ("Hub",),
+    "corpora.shakespeare": ("Shakespeare",),
+    "corpora.standard_library": ("StandardLibrary",),
+    "encoders.bpe": ("Bpe",),
+    "encoders.bytes": ("Bytes",),
+    "encoders.hub_tokenizer": ("HubTokenizer",),
     "execution": ("Execution",),
     "experiment": ("Experiment", "load_run", "run", "vary"),
     "hf.configuration": ("PartwiseConfig",),  # these three import transformers
@@ -89,6 +104,7 @@ _HOME = {  # the same at run time; a test holds the two together
     "tasks.addition": ("Addition",),
     "tasks.brackets": ("Brackets",),
     "tasks.k_hop": ("KHop",),
+    "tasks.language_model": ("LanguageModel",),
     "tasks.modular_addition": ("ModularAddition",),
     "tasks.memorization": ("Memorization",),
     "tasks.needle": ("Needle",),

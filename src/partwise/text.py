@@ -41,10 +41,10 @@ def allotted(documents: Sequence[str], *, seed: int, held_out: float = HELD_OUT)
     sizes = [len(text.encode()) for text in different]
     wanted, at = held_out * sum(sizes), 0
     split_of: dict[str, Split] = {}
-    for split, left in (("test", 2), ("validation", 1)):
+    for left, split in ((2, SPLITS[2]), (1, SPLITS[1])):  # so many documents for those that come after
         taken = 0
         while at < len(different) - left and (not taken or taken < wanted):
-            split_of[different[at]] = split  # type: ignore[assignment]
+            split_of[different[at]] = split
             taken, at = taken + sizes[at], at + 1
     return [split_of.get(text, "train") for text in documents]
 

@@ -39,7 +39,6 @@ class TextFloors:
 
     def __init__(self, documents: Sequence[str], stream_N: np.ndarray, codec: Codec, digest: str):
         self.documents, self.stream_N, self.codec, self.digest = documents, stream_N[:COUNTED], codec, digest
-        self._losses: dict[str, dict[str, Tensor]] = {}
 
     @functools.cached_property
     def ngrams(self) -> NGrams:
@@ -69,38 +68,43 @@ class TextFloors:
             "most_frequent_successor": self.successor_V[tokens_BL],
         }
 
-    def losses(self, batch: Batch) -> dict[str, Tensor]:
-        """Nats of each scored position by each n-gram, float32 (B, L); 0 where nothing is scored."""
-        key = self._key(batch)
-        if key not in self._losses:
-            kept = np.load(cached(f"floors/{key}.npz", lambda path: self._save_losses(batch, path)))
-            self._losses[key] = {name: torch.from_numpy(kept[name]) for name in ORDERS}
-        return self._losses[key]
+    def losses(self, batch: Batch, *, keep: bool) -> dict[str, Tensor]:
+        """Nats of each scored position by each n-gram, float32 (B, L); 0 where nothing is scored.
 
-    def _save_losses(self, batch: Batch, path: Path) -> None:
-        tokens_BL = batch.tokens_BL.numpy()
+        `keep` for examples that are scored again and again: then they are found once on this machine.
+        """
+        if not keep:
+            return {name: torch.from_numpy(nats_BL) for name, nats_BL in self._losses(batch).items()}
+        file = cached(f"floors/{self._key(batch)}.npz", lambda path: self._save(batch, path))
+        with np.load(file) as held:
+            return {name: torch.from_numpy(held[name]) for name in ORDERS}
+
+    def _save(self, batch: Batch, path: Path) -> None:
+        found: dict[str, Any] = dict(self._losses(batch))
+        np.savez(path, **found)
+
+    def _losses(self, batch: Batch) -> dict[str, np.ndarray]:
         scored_BL = batch.scored_BL.numpy()
-        targets_BL = np.where(scored_BL, batch.targets_BL.numpy(), 0)
-        found: dict[str, Any] = {
+        tokens_BL, targets_BL = batch.tokens_BL.numpy(), np.where(scored_BL, batch.targets_BL.numpy(), 0)
+        return {
             name: np.where(scored_BL, self.ngrams.nats(tokens_BL, targets_BL, order=order), 0).astype(np.float32)
             for name, order in ORDERS.items()
         }
-        np.savez(path, **found)
 
-    def xz_bytes(self, batch: Batch) -> dict[str, int]:
+    def xz_bytes(self, batch: Batch, *, keep: bool) -> dict[str, int]:
         """What the scored text takes when it is compressed: alone, and more than the training text before it."""
-        path = cached(f"floors/{self._key(batch)}.json", lambda path: self._save_xz(batch, path))
-        return json.loads(path.read_text(encoding="utf-8"))
+        if not keep:
+            return self._xz_bytes(batch)
+        file = cached(f"floors/{self._key(batch)}.json", lambda path: _write(path, self._xz_bytes(batch)))
+        return json.loads(file.read_text(encoding="utf-8"))
 
-    def _save_xz(self, batch: Batch, path: Path) -> None:
+    def _xz_bytes(self, batch: Batch) -> dict[str, int]:
         scored = self.codec.decode(batch.targets_BL[batch.scored_BL].tolist()).encode()
         before = "".join(self.documents).encode()[:COUNTED]
-        alone = cached(
-            f"floors/{text_digest(self.documents)}-{VERSION}.json",
-            lambda path: path.write_text(json.dumps(_compressed(before)), encoding="utf-8"),
-        )
+        name = f"floors/{text_digest(self.documents)}-{VERSION}.json"
+        alone = cached(name, lambda path: _write(path, _compressed(before)))
         after = _compressed(before + scored) - json.loads(alone.read_text(encoding="utf-8"))
-        path.write_text(json.dumps({"xz": _compressed(scored), "xz_after_training": after}), encoding="utf-8")
+        return {"xz": _compressed(scored), "xz_after_training": after}
 
     def _key(self, batch: Batch) -> str:
         content = hashlib.sha256(batch.tokens_BL.numpy().tobytes() + batch.targets_BL.numpy().tobytes())
@@ -109,3 +113,7 @@ class TextFloors:
 
 def _compressed(content: bytes) -> int:
     return len(lzma.compress(content, format=lzma.FORMAT_RAW, filters=XZ))
+
+
+def _write(path: Path, plain: Any) -> None:
+    path.write_text(json.dumps(plain), encoding="utf-8")

@@ -102,7 +102,7 @@ def memorization(n_second: int, *, steps: int, batch: int, width: int = 16) -> E
 
 
 def language_model(
-    encoder: Any, *, length: int, width: int, n_blocks: int, steps: int, batch: int, warmup: int = 100
+    *, encoder: Any, length: int, width: int, n_blocks: int, steps: int, batch: int, warmup: int = 100
 ) -> Experiment:
     """Shakespeare, on so many blocks."""
     train: dict[str, Any] = {"steps": steps, "batch": batch, "warmup": warmup, "weight_decay": 0.1}
@@ -145,14 +145,14 @@ QUICK = {
 
 FEW_FACTS: dict[str, Any] = {"n_second": 64, "batch": 2048, "width": 8}  # each is seen 4,000 times in 8,000 steps
 
-PLAYS: dict[str, Any] = {"length": 128, "width": 128, "n_blocks": 4, "batch": 8}
-PLAYS_STEPS = 4000
+PLAYS: dict[str, Any] = {"encoder": Bpe(vocabulary=4096), "length": 128, "width": 128, "n_blocks": 3, "batch": 4}
+PLAYS_STEPS = 8000  # 4.1 M tokens, 2.6 times the training text
 
 SMALL = {
     "needle": [needle(4), needle(8), needle(16, steps=1600)],
     **{task: [size] for task, size in QUICK.items()},
     "memorization": [memorization(**FEW_FACTS, steps=8000)],
-    "language_model": [language_model(Bpe(vocabulary=1024), **PLAYS, steps=PLAYS_STEPS)],
+    "language_model": [language_model(**PLAYS, steps=PLAYS_STEPS)],
     "sentiment": [sentiment(steps=600)],
 }
 
@@ -161,7 +161,7 @@ GRID_AT = {
     "needle": needle(8),
     **QUICK,
     "memorization": memorization(**FEW_FACTS, steps=1500),
-    "language_model": language_model(Bpe(vocabulary=1024), **PLAYS, steps=PLAYS_STEPS // 6),
+    "language_model": language_model(**PLAYS, steps=PLAYS_STEPS // 6),
     "sentiment": sentiment(steps=300),
 }
 GRID_AT_MANY_PAIRS = needle(16, steps=1600)
@@ -174,14 +174,14 @@ SIZES: dict[str, dict[str, list[Experiment]]] = {
         "modular_addition": [_size(ModularAddition(p=29), steps=200, batch=256)],
         "brackets": [_size(Brackets(max_pairs=6), width=32, steps=200)],
         "memorization": [memorization(128, steps=200, batch=2048)],
-        "language_model": [language_model(Bytes(), length=32, width=32, n_blocks=2, steps=200, batch=32)],
+        "language_model": [language_model(encoder=Bytes(), length=32, width=32, n_blocks=2, steps=200, batch=32)],
         "sentiment": [sentiment(source="rotten_tomatoes", length=32, width=32, steps=200)],
     },
     "quick": {
         "needle": [needle(8)],
         **{task: [size] for task, size in QUICK.items()},
         "memorization": [memorization(256, steps=800, batch=4096)],
-        "language_model": [language_model(Bytes(), length=64, width=64, n_blocks=2, steps=500, batch=32)],
+        "language_model": [language_model(encoder=Bytes(), length=64, width=64, n_blocks=2, steps=500, batch=32)],
         "sentiment": [sentiment(steps=300)],
     },
     "small": SMALL,
@@ -194,7 +194,9 @@ SIZES: dict[str, dict[str, list[Experiment]]] = {
         "memorization": SMALL["memorization"],
         "language_model": [
             *SMALL["language_model"],
-            language_model(Bpe(vocabulary=4096), length=256, width=256, n_blocks=6, steps=20_000, batch=16, warmup=500),
+            language_model(
+                **PLAYS | {"length": 256, "width": 256, "n_blocks": 6, "batch": 16}, steps=20_000, warmup=500
+            ),
         ],
         "sentiment": [*SMALL["sentiment"], sentiment(length=256, width=128, n_blocks=3, steps=3000)],
     },

@@ -12,7 +12,7 @@ is below standard in loss, as a comment in the authors' code says (mixit.md 2.7)
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from partwise.architectures import QK
 from partwise.configs import replaced
@@ -20,7 +20,7 @@ from partwise.experiment import Experiment
 from partwise.parts import AllBut, Stages
 from partwise.recipes import RECIPES, Scale, chosen
 from partwise.recipes.mixit import ARMS, Mixit, arm, grids_of, seeded
-from partwise.recipes.mixit_sizes import GRID_AT, SMALL, needle
+from partwise.recipes.mixit_sizes import GRID_AT, PLAYS, SMALL, needle
 from partwise.registry import name_of
 from partwise.report.lines import FLOPS, View
 from partwise.selection import SELECTION_SEEDS, Grid
@@ -217,8 +217,7 @@ class TextLength(Sweep):
 
     def arms(self) -> list[Experiment]:
         (small,) = SMALL["language_model"]
-        text: Any = small.task
-        tokens = small.train.batch * text.length
+        tokens = small.train.batch * PLAYS["length"]
         made = []
         for length in self.lengths:
             base = replaced(replaced(small, "task.length", length), "train.batch", tokens // length)

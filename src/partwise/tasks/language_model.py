@@ -107,13 +107,16 @@ class LanguageModelData:
             self._fixed[split] = rows.numbers(torch.linspace(0, len(rows) - 1, n).round().long())
         return self._fixed[split]
 
+    def _is_fixed(self, batch: Batch) -> bool:
+        return any(batch is held for held in self._fixed.values())
+
     def floors(self, batch: Batch) -> dict[str, Tensor]:
         """The most frequent token, and the most frequent successor."""
         return self.known.predictions(batch)
 
     def floor_losses(self, batch: Batch) -> dict[str, Tensor]:
         """Unigram, bigram and five-gram."""
-        return self.known.losses(batch)
+        return self.known.losses(batch, keep=self._is_fixed(batch))
 
     def counts(self, batch: Batch) -> dict[str, float]:
         """Scored tokens and the bytes that they stand for; of these, how many a compressor needs."""
@@ -122,7 +125,7 @@ class LanguageModelData:
         if self.codec.bytes_V is None:
             return tokens
         text = torch.from_numpy(self.codec.bytes_V)[batch.targets_BL[scored_BL]].sum().item()
-        return tokens | {"scored_bytes": text} | self.known.xz_bytes(batch)
+        return tokens | {"scored_bytes": text} | self.known.xz_bytes(batch, keep=self._is_fixed(batch))
 
     def derived(self, measured: Mapping[str, float]) -> Iterator[Row]:
         """Nats per token in other units, of the model and of each floor; what compression takes, in the same."""
