@@ -66,7 +66,7 @@ def test_other_units_and_every_floor_stand_below(text):
     (group,) = groups(cells(records))
     (grid,) = details(group)
     assert grid.title == "language_model: in other units, and every floor"
-    assert grid.header == ["", "loss", "bits_per_byte"]
+    assert grid.header == ["arm or floor", "loss", "bits_per_byte"]
     assert grid.rows == [
         ["standard", "2.80", "1.40"],
         ["mixit", "2.90", "1.45"],

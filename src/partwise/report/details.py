@@ -60,7 +60,7 @@ def _units(group: Group) -> Grid | None:
         rows.append([name, *(formats.number(at[name, metric].mean, at[name, metric]) for metric in metrics)])
     for floor in sorted(head.floors, key=head.floors.__getitem__):
         rows.append([floor, *(formats.number(known[metric].floors[floor], known[metric]) for metric in metrics)])
-    return Grid(f"{_name(group)}: in other units, and every floor", ["", *metrics], rows)
+    return Grid(f"{_name(group)}: in other units, and every floor", ["arm or floor", *metrics], rows)
 
 
 def _per_parameter(group: Group) -> Grid | None:
