@@ -167,8 +167,8 @@ def test_what_is_known_of_a_test_set_is_counted_once(files, monkeypatch):
     def again(*args, **kwargs):
         raise AssertionError("counted again")
 
-    monkeypatch.setattr("partwise.text_floors.NGrams", again)
-    monkeypatch.setattr("partwise.text_floors._compressed", again)
+    monkeypatch.setattr("partwise.text.floors.NGrams", again)
+    monkeypatch.setattr("partwise.text.floors._compressed", again)
     data = task(files, length=9).build(seed=1)
     found = data.floor_losses(data.all_of("test"))
     assert all(torch.equal(found[name], expected[name]) for name in expected)

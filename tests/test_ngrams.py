@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from partwise.ngrams import NGrams
+from partwise.text.ngrams import NGrams
 
 V = 5
 

@@ -15,7 +15,6 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from partwise.architectures import architecture
-from partwise.bags import STRENGTHS
 from partwise.batch import Batch
 from partwise.corpora import Text
 from partwise.corpora.labelled_files import LabelledFiles
@@ -25,13 +24,14 @@ from partwise.encoders.words import Words, words_of
 from partwise.errors import ConfigError, MissingPackage
 from partwise.evaluation import evaluation_batch, headline, headline_of, measure, predict, score
 from partwise.experiment import Experiment, run
-from partwise.labelled import allotted, contents
 from partwise.model import ModelConfig, Transformer
 from partwise.recipes.mixit import ARMS, Mixit
 from partwise.registry import name_of
 from partwise.seeds import generator_for
 from partwise.tasks import sentiment as module
 from partwise.tasks.sentiment import SPLITS, Sentiment
+from partwise.text.bags import STRENGTHS
+from partwise.text.labelled import allotted, contents
 from partwise.token_mixers import TOKEN_MIXERS
 from partwise.token_mixers.attention import Attention
 from partwise.training import TrainConfig
@@ -222,7 +222,7 @@ def test_where_only_the_order_tells_bags_are_no_better_than_guessing(tmp_path):
 def test_floors_are_learned_once_and_then_read(data, monkeypatch):
     batch = data.all_of("test")
     first = data.floors(batch)
-    monkeypatch.setattr("partwise.bags._said", None)  # learning again would call it
+    monkeypatch.setattr("partwise.text.bags._said", None)  # learning again would call it
     module._built.cache_clear()
     again = data.task.build(seed=1)
     assert again is not data

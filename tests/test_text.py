@@ -7,8 +7,8 @@ import pytest
 
 from partwise.encoders.bytes import SEPARATOR, ByteCodec
 from partwise.errors import ConfigError
-from partwise.text import HELD_OUT, allotted, splits, stream_of
-from partwise.text_digest import text_digest
+from partwise.text.digest import text_digest
+from partwise.text.splits import HELD_OUT, allotted, splits, stream_of
 from partwise.user_cache import cache_folder, cached
 
 PLAYS = [f"Play {i}.\n" + f"Line {i} of it, and another word.\n" * (20 + i) for i in range(40)]

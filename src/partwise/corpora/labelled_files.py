@@ -11,7 +11,7 @@ from typing import Any
 
 from partwise.corpora import CORPORA, Text
 from partwise.errors import ConfigError, did_you_mean
-from partwise.labels import labelled_text
+from partwise.text.labels import labelled_text
 
 Column = str | int
 

@@ -7,8 +7,8 @@ from typing import Any
 from partwise.corpora import CORPORA, Text
 from partwise.errors import ConfigError, did_you_mean
 from partwise.hub import asked, is_path
-from partwise.labels import labelled_text
 from partwise.optional import imported
+from partwise.text.labels import labelled_text
 
 KNOWN = {"yelp_polarity": "fancyzhx/yelp_polarity", "yelp_review_full": "Yelp/yelp_review_full"}
 

@@ -9,7 +9,7 @@ from partwise.encoders import ENCODERS
 from partwise.encoders.codec import TokenizerCodec
 from partwise.errors import ConfigError
 from partwise.optional import imported
-from partwise.text_digest import text_digest
+from partwise.text.digest import text_digest
 from partwise.user_cache import cached
 
 PAD, SEPARATOR = "<pad>", "<separator>"  # ids 0 and 1

@@ -13,7 +13,7 @@ import numpy as np
 
 from partwise.encoders import ENCODERS
 from partwise.errors import ConfigError
-from partwise.text_digest import text_digest
+from partwise.text.digest import text_digest
 from partwise.user_cache import cached
 
 PAD, SEPARATOR, UNKNOWN, FIRST = range(4)

@@ -24,12 +24,12 @@ from partwise.encoders import ENCODERS, Encoder
 from partwise.encoders.bytes import Bytes
 from partwise.errors import ConfigError
 from partwise.rows import Row
-from partwise.sequences import OneDocument, Packed
 from partwise.shapes import Split, TaskShape
 from partwise.tasks import TASKS, Metric
-from partwise.text import splits, stream_of
-from partwise.text_digest import text_digest
-from partwise.text_floors import TextFloors
+from partwise.text.digest import text_digest
+from partwise.text.floors import TextFloors
+from partwise.text.sequences import OneDocument, Packed
+from partwise.text.splits import splits, stream_of
 
 SCORED: dict[Split, int] = {"train": 2**15, "validation": 2**15, "test": 2**18}  # tokens, at most
 ENOUGH = 0.1  # nats a token that standard must be below the best floor before anything is inferred
@@ -47,7 +47,7 @@ class LanguageModel:
     random from the training split. Validation and test are fixed rows, the same for every seed and model: whole rows
     one after another, up to 32,768 and 262,144 tokens; of more, as many evenly spread over the split.
 
-    Floors, on the very same tokens: `unigram`, `bigram` and `five_gram` are interpolated n-grams (ngrams.py) counted in
+    Floors, on the very same tokens: `unigram`, `bigram` and `five_gram` are interpolated n-grams counted in
     the training split (its first 16.8 M tokens), which like the model see no further back than the row; `xz` compresses
     the scored text alone, `xz_after_training` behind the training text (its first 16.8 MB).
 

@@ -17,19 +17,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from partwise import bags
-from partwise.bags import SPLITS
 from partwise.batch import Batch
 from partwise.corpora import CORPORA, Corpus
 from partwise.corpora.movie_reviews import MovieReviews
 from partwise.encoders import ENCODERS, Encoder
 from partwise.encoders.words import Words
 from partwise.errors import ConfigError
-from partwise.labelled import HELD_OUT, Rows, allotted, contents
 from partwise.optional import folder_of
 from partwise.shapes import Split, TaskShape
 from partwise.tasks import TASKS, Metric
-from partwise.text_digest import text_digest
+from partwise.text import bags
+from partwise.text.bags import SPLITS
+from partwise.text.digest import text_digest
+from partwise.text.labelled import HELD_OUT, Rows, allotted, contents
 from partwise.user_cache import cached
 
 # Nobody knows the best score, and bags of words are good predictors: what an arm lacks is told by standard, once it has
@@ -50,7 +50,7 @@ class Sentiment:
 
     Nobody knows the best score, so no run is solved, and arms are compared by their differences, once standard is .1
     better than `majority`. Floors, on the very same texts: `majority`; and logistic regressions learned from the
-    training split, their regularization chosen on validation (bags.py): `bag_of_words` reads all words of the whole
+    training split, their regularization chosen on validation: `bag_of_words` reads all words of the whole
     text, also what is cut off for the model, `bag_of_tokens` which tokens occur in what the model is given.
 
     Args:

@@ -13,7 +13,7 @@ class Packed:
     """The stream cut into rows of `length` tokens, one after another; the rest that fills no row is left out.
 
     Args:
-        stream_N: of text.py.
+        stream_N: of splits.py.
         length: L.
         codec: that made it.
         name: of the text, for the message.

@@ -14,7 +14,7 @@ from partwise.corpora import Text
 from partwise.encoders import Codec
 from partwise.errors import ConfigError
 from partwise.shapes import Split
-from partwise.text import stream_of
+from partwise.text.splits import stream_of
 
 HELD_OUT: dict[Split, float] = {"test": 0.1, "validation": 0.05}  # of the smallest class, from each class
 Labelled = tuple[tuple[str, int], ...]  # texts and their labels, label by label

@@ -13,7 +13,7 @@ import numpy as np
 from partwise.encoders import Codec
 from partwise.errors import ConfigError
 from partwise.shapes import Split
-from partwise.text_digest import text_digest
+from partwise.text.digest import text_digest
 from partwise.user_cache import cached
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")

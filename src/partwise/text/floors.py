@@ -17,8 +17,8 @@ from torch import Tensor
 
 from partwise.batch import Batch
 from partwise.encoders import Codec
-from partwise.ngrams import NGrams
-from partwise.text_digest import text_digest
+from partwise.text.digest import text_digest
+from partwise.text.ngrams import NGrams
 from partwise.user_cache import cached
 
 COUNTED = 2**24  # tokens of the training split that n-grams are counted in, and bytes that xz reads, at most
