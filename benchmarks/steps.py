@@ -14,7 +14,8 @@ from partwise.tasks.needle import Needle
 from partwise.updates import Precision
 
 N_BATCHES = 4  # used in turn, so that no side lives on one batch in its caches
-AGREE: dict[Precision, float] = {"float32": 1e-3, "bfloat16": 5e-2}  # relative, of the two sides' losses at each step
+# Relative, of the two sides' losses at any step: after 128 steps they were seen to part by 6e-4 and 2e-2.
+AGREE: dict[Precision, float] = {"float32": 5e-3, "bfloat16": 5e-2}
 
 
 @dataclass(frozen=True, kw_only=True)
