@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from partwise.timing import in_turn
 
-Kind = Literal["fastest", "like for like", "end to end", "many runs", "share", "start-up"]
+Kind = Literal["defaults", "like for like", "end to end", "many runs", "share", "start-up"]
 Turn = Callable[[int], object]  # one side's share of pair 0, 1, ...; pair 0 is the warm-up
 
 
