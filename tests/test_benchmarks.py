@@ -66,8 +66,8 @@ def test_turns_alternate_and_the_first_pair_does_not_count():
 @pytest.mark.parametrize(
     ("kind", "goal", "seen", "met"),
     [
-        ("fastest", 3, {"ours_ms": 10, "peer_ms": 30, "ratio": 3.0}, True),
-        ("fastest", 3, {"ours_ms": 10, "peer_ms": 29, "ratio": 2.9}, False),
+        ("defaults", 3, {"ours_ms": 10, "peer_ms": 30, "ratio": 3.0}, True),
+        ("defaults", 3, {"ours_ms": 10, "peer_ms": 29, "ratio": 2.9}, False),
         ("share", 0.03, {"ours_ms": 1, "peer_ms": 100, "ratio": 0.01}, True),
         ("share", 0.03, {"ours_ms": 4, "peer_ms": 100, "ratio": 0.04}, False),
         ("start-up", 350, {"ours_ms": 349}, True),
