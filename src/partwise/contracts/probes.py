@@ -16,6 +16,7 @@ from partwise.probes import PROBES
 from partwise.rows import Row
 from partwise.seeds import generator_for
 from partwise.taps import Tap
+from partwise.tasks.k_hop import KHop
 from partwise.tasks.needle import Needle
 from partwise.token_mixers import TOKEN_MIXERS
 
@@ -81,16 +82,17 @@ PROBE_LAWS: tuple[Law, ...] = (
 
 
 def probed(config: Any) -> Iterator[tuple[str, Transformer, Batch]]:
-    """A probe's name in words, a model, and examples with padding and marks: for every token mixer, and for none."""
-    data = Needle(n_pairs=4, n_values=9).build(seed=0)
-    batch = data.sample(12, split="test", generator=generator_for(0, "probed"))
-    for mixer in map(TOKEN_MIXERS.__getitem__, TOKEN_MIXERS.names()):
-        for two_way in (False, True):
-            try:
-                model = Transformer(ModelConfig(width=16, token_mixer=mixer(), two_way=two_way), data.shape, seed=0)
-            except ConfigError:
-                continue
-            yield f"{name_of(config)} on {name_of(model.config.token_mixer)}", model, batch
+    """A probe's name in words, a model, and examples: with padding and one scored place, and with many scored places;
+    for every token mixer, and for none."""
+    for data in (Needle(n_pairs=4, n_values=9).build(seed=0), KHop(length=8, max_hops=2).build(seed=0)):
+        batch = data.sample(12, split="test", generator=generator_for(0, "probed"))
+        for mixer in map(TOKEN_MIXERS.__getitem__, TOKEN_MIXERS.names()):
+            for two_way in (False, True):
+                try:
+                    model = Transformer(ModelConfig(width=16, token_mixer=mixer(), two_way=two_way), data.shape, seed=0)
+                except ConfigError:
+                    continue
+                yield f"{name_of(config)} on {name_of(model.config.token_mixer)}", model, batch
 
 
 def _looks(model: nn.Module) -> dict[str, Any]:
