@@ -1,4 +1,4 @@
-"""What probes of circuits are made of: heads one by one, repeated random tokens, early and late loss, heads knocked out.
+"""What probes of circuits are made of: heads one by one, repeated random tokens, early and late loss, heads taken out.
 
 A head's address is that of its mix tap and its number: `blocks.1.token_mixer.mix.2`.
 """
@@ -174,7 +174,9 @@ def losses(model: nn.Module, batch: Batch) -> Tensor:
 
 
 @contextmanager
-def knocked_out(model: nn.Module, heads: Sequence[tuple[str, int]], *, mean_over: Batch | None = None) -> Iterator[None]:
+def knocked_out(
+    model: nn.Module, heads: Sequence[tuple[str, int]], *, mean_over: Batch | None = None
+) -> Iterator[None]:
     """The model without some heads, as long as the context lasts.
 
     Args:

@@ -1,6 +1,7 @@
 """One loop that trains any module on any task, and stops and starts anywhere without a trace in the numbers."""
 
 import contextlib
+import dataclasses
 import itertools
 import json
 import math
@@ -19,6 +20,7 @@ from partwise.checkpoint import load_tensors, load_weights, save_tensors, weight
 from partwise.configs import to_plain
 from partwise.errors import ConfigError
 from partwise.evaluation import evaluation_batch, headline, headline_of, loss_of, measure, mode
+from partwise.looking import Looking
 from partwise.parts import LearnRule, census, select
 from partwise.seeds import generator_for
 from partwise.taps import listening
@@ -156,6 +158,7 @@ class Fit:
     tokens: int = 0  # positions in use that were trained on
     history: list[dict[str, Any]] = field(default_factory=list)
     window: list[float] = field(default_factory=list)  # losses since the last entry of the history
+    looks: list[dict[str, Any]] = field(default_factory=list)  # rows of probes that looked before the end
     first_loss: float | None = None
     diverged: str = ""
     stopped_early: bool = False
@@ -186,6 +189,7 @@ def fit(
     config: TrainConfig,
     seed: int,
     precision: Precision = "float32",
+    looking: Looking | None = None,
     checkpoint: Path | None = None,
     checkpoint_seconds: float = 10.0,
     watch: Callable[[Progress], None] | None = None,
@@ -202,6 +206,7 @@ def fit(
         config: the rest.
         seed: of the data.
         precision: of the arithmetic; weights and optimizer stay in float32.
+        looking: probes that look on the way; what they find travels in the checkpoint.
         checkpoint: where to keep the state; resumed from if it is there.
         checkpoint_seconds: between two writes.
         watch: is told of the progress.
@@ -211,17 +216,19 @@ def fit(
     """
     device = next(model.parameters()).device
     wanted = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
-    course = Course(model, data, learn=learn, config=config, seed=seed, watch=watch)
+    course = Course(model, data, learn=learn, config=config, seed=seed, looking=looking, watch=watch)
     for part in config.parts:
         select(model, (part.pattern,))
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: [p.requires_grad_(wanted[name]) for name, p in model.named_parameters()])
         stack.enter_context(torch.random.fork_rng(devices=[]))  # a user's dropout draws from the global generator
         torch.manual_seed(seed)
-        stamp = {"seed": seed, "precision": precision} | _stamp(model, data, learn, config)
+        stamp = {"seed": seed, "precision": precision} | _stamp(model, data, learn, config, looking)
         state, optimizer = _resumed(model, learn, config, checkpoint, stamp)
         stack.enter_context(mode(model, training=True))
         _still_what_is_frozen(model)
+        if state.step == 0 and not state.looks:
+            course.look(state)
         started, written = time.perf_counter() - state.seconds, time.perf_counter()
         while state.step < config.steps and not state.ended:
             step = state.step
@@ -252,7 +259,7 @@ class Course:
 
     Args:
         model: whose scores are noted; it must hold the weights of the step that is followed.
-        data, learn, config, seed, watch: as in `fit`.
+        data, learn, config, seed, looking, watch: as in `fit`.
     """
 
     def __init__(
@@ -263,9 +270,11 @@ class Course:
         learn: LearnRule,
         config: TrainConfig,
         seed: int,
+        looking: Looking | None = None,
         watch: Callable[[Progress], None] | None = None,
     ):
         self.model, self.data, self.config, self.watch = model, data, config, watch
+        self.looking = looking or Looking(data=data, seed=seed, test_size=1)
         self.counts, self.metric = parameter_counts(model, learn), headline_of(data)
         self.validation = evaluation_batch(data, "validation", n=config.validation_size, seed=seed)
         self.score: float | None = None
@@ -281,6 +290,7 @@ class Course:
         state.step += 1
         state.tokens += int(batch.lengths_B.sum()) if batch.lengths_B is not None else batch.targets_BL.numel()
         state.window.append(loss)
+        self.look(state)
         if not config.logs(state.step):
             return
         entry: dict[str, Any] = {
@@ -299,6 +309,15 @@ class Course:
             now = {"step": state.step, "steps": config.steps, "loss": entry["loss"]}
             self.watch(Progress(**now, metric=self.metric.name, score=self.score))
 
+    def needs_model(self, step: int) -> bool:
+        """Whether the model is looked at after `step` updates: it must then hold its weights."""
+        return self.config.evaluates(step) or step in self.looking.at
+
+    def look(self, state: Fit) -> None:
+        """Let the probes look, if it is time; what they find at the last step is the test's."""
+        if state.step in self.looking.at and state.step < self.config.steps:
+            state.looks += [dataclasses.asdict(row) for row in self.looking.rows(self.model, state.step)]
+
     def finish(self, state: Fit, learned: Iterable[Tensor]) -> None:
         """Say that it diverged where what learned, or the last score on validation, is no number."""
         scored = [entry["validation"]["loss"] for entry in state.history if "validation" in entry]
@@ -314,13 +333,16 @@ class Course:
         return {self.metric.name: now.value, "loss": scores.get("loss", now.value), "solved": now.solved}
 
 
-def _stamp(model: nn.Module, data: Any, learn: LearnRule, config: TrainConfig) -> dict[str, Any]:
+def _stamp(
+    model: nn.Module, data: Any, learn: LearnRule, config: TrainConfig, looking: Looking | None
+) -> dict[str, Any]:
     """What makes a training this one and no other, for its checkpoint."""
     return {
         "train": to_plain(config, without_defaults=True),
         "learn": repr(learn),
         "task": [type(data).__name__, repr(getattr(data, "task", None)), repr(data.shape)],
         "parameters": {name: list(parameter.shape) for name, parameter in model.named_parameters()},
+        **({"looks": [repr(looking.probes), looking.at]} if looking and looking.at else {}),
     }
 
 

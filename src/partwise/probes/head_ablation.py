@@ -23,9 +23,9 @@ class HeadAblation:
         score of the whole model - score without the head        (accuracy; `.loss` is how far the loss rises, nats)
 
     The mean is taken over the examples, position by position. Where the task scores places enough, `.in_context` is how
-    far the gain from context falls. On top of single heads, where the task marks what is to be read: all heads that read
-    it at once (`.retrieving`), and all others of the same blocks at once (`.beside`). With real targets the score is the
-    squared error, and the row says how far it rises.
+    far the gain from context falls. Where the task marks what is to be read, also all heads that read it at once
+    (`.retrieving`), and all others of the same blocks at once (`.beside`). With real targets the score is the squared
+    error, and the row says how far it rises.
 
     Args:
         retrieving: |mix| from the answering position to its source, from which on a head counts as retrieving.
@@ -33,7 +33,7 @@ class HeadAblation:
     Source: mixit.md 5.
     """
 
-    retrieving: float = 0.3
+    retrieving: float = 0.4
 
     def __post_init__(self) -> None:
         if not 0 < self.retrieving <= 1:
@@ -80,9 +80,7 @@ class _Scores:
         return cls(score=value, loss=scored.loss, in_context=None if context is None else context.gain, n=n)
 
 
-def _fallen(
-    model: nn.Module, batch: Batch, whole: _Scores, heads: Heads, where: str, which: str
-) -> Iterator[Row]:
+def _fallen(model: nn.Module, batch: Batch, whole: _Scores, heads: Heads, where: str, which: str) -> Iterator[Row]:
     """Both ways to take the heads out."""
     real = batch.targets_BL.is_floating_point()
     for how, mean_over in (("zero", None), ("mean", batch)):

@@ -24,7 +24,7 @@ class Induction:
         .reads_key          |mix| from there to the key it belongs to: the task's own previous-token score
         .repeated           |mix| at offset 1 - S in the second copy of a block of S random tokens
         .prefix_matching    |mix| onto all tokens that followed an earlier copy of the current one, in four copies
-        .copying            share of the other tokens whose logit a head that reads a token raises less than that token's
+        .copying            a head reads a token: share of the other tokens whose logit that raises less than its own
 
     Each is 1 for a perfect head; copying is .5 by chance. `.retrieval.uniform` and `.repeated.uniform` are the score of
     a head that reads all alike. Where the mix does not see the input, scores are constants and end in `.input_free`.
@@ -34,7 +34,7 @@ class Induction:
         block: S of `.repeated`, or as many as fit twice.
         prefix_block: of `.prefix_matching`, or as many as fit four times.
 
-    Source: Olsson et al. 2022, arXiv:2209.11895; mixit.md 5. Copying is a rank here, and a ratio of raised logits there.
+    Source: Olsson et al. 2022, arXiv:2209.11895; mixit.md 5. Copying is a rank here, and a ratio of logits there.
     """
 
     block: int = 50

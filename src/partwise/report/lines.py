@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FLOPS = "flops"
+STEP = "step"
 TITLE = 44  # letters a line
 ACROSS = 3  # panels side by side
 
