@@ -58,7 +58,8 @@ def shortened(batch: Batch) -> Batch:
 def mixings(model: nn.Module, batch: Batch) -> list[Mixing]:
     """Every mixer's, in the order of the blocks; none for a model without mix taps.
 
-    A mixer is input-free if it mixes other tokens in the same places bit for bit alike.
+    A mixer is input-free if it has no scores, and mixes other tokens in the same places bit for bit alike. (Attention
+    may learn to go by position alone; that is something it found.)
     """
     if not has_tap(model, "mix"):
         return []
@@ -72,7 +73,7 @@ def mixings(model: nn.Module, batch: Batch) -> list[Mixing]:
         Mixing(
             address=address,
             size_BHLS=mix_BHLS.float().abs().expand(len(batch), -1, -1, -1),
-            sees_input=not torch.equal(mix_BHLS, seen_other[address]),
+            sees_input=has_tap(_mixer(model, address), "scores") or not torch.equal(mix_BHLS, seen_other[address]),
         )
         for address, mix_BHLS in seen.items()
     ]
