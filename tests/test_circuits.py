@@ -88,8 +88,16 @@ def test_without_a_head_of_the_circuit_the_ability_is_gone_and_without_another_i
     for head in ("blocks.0.token_mixer.mix.1", "blocks.1.token_mixer.mix.1"):
         assert falls[head, f"head_ablation.{how}"] == 0.0
     assert falls["model", f"head_ablation.{how}.retrieving"] == falls[INDUCTION_HEAD, f"head_ablation.{how}"]
-    assert falls["model", f"head_ablation.{how}.beside"] == 0.0
-    assert falls["model", "head_ablation.retrieving.heads"] == 1.0
+    assert falls["model", f"head_ablation.{how}.reading_key"] == falls[PREVIOUS_HEAD, f"head_ablation.{how}"]
+    assert falls["model", f"head_ablation.{how}.rest"] == 0.0
+    heads = {name: falls["model", f"head_ablation.{name}.heads"] for name in ("retrieving", "reading_key", "rest")}
+    assert heads == {"retrieving": 1, "reading_key": 1, "rest": 2}
+
+
+def test_where_no_head_retrieves_no_group_is_taken_out(text):
+    falls = found(HeadAblation(), blank(), text)
+    assert falls["model", "head_ablation.retrieving.heads"] == 0
+    assert ("model", "head_ablation.zero.rest") not in falls
 
 
 def test_a_mean_in_place_of_a_head_is_what_it_writes_on_average():
@@ -223,5 +231,5 @@ def test_a_map_is_the_mix_of_one_example_sign_and_all():
 
 
 def test_a_share_from_which_on_a_head_retrieves_is_a_share():
-    with pytest.raises(ConfigError, match="retrieving is 0: a share above 0, at most 1, was expected"):
-        HeadAblation(retrieving=0)
+    with pytest.raises(ConfigError, match="reads is 0: a share above 0, at most 1, was expected"):
+        HeadAblation(reads=0)

@@ -152,13 +152,13 @@ def _heads(found: Probed) -> list[str]:
         said.append("; ".join(parts) + ".")
     if not matters:
         said.append("No single head matters: without any one of them most of the score is kept.")
-    group = trained.get(("model", "head_ablation.retrieving.heads"))
-    fall = trained.get(("model", "head_ablation.mean.retrieving"))
-    if group is not None and fall is not None:
-        beside = trained.get(("model", "head_ablation.mean.beside"))
-        rest = "" if beside is None else f"; without the others of their blocks by {_number(beside, record)}"
-        heads = "the one head that reads" if group == 1 else f"the {group:.0f} heads that read"
-        said.append(f"Without {heads} the place of the answer it falls by {_number(fall, record)}{rest}.")
+    for name, which in (
+        ("retrieving", "that read the place of the answer"),
+        ("rest", "that read neither it nor its key"),
+    ):
+        n = trained.get(("model", f"head_ablation.{name}.heads"), 0)
+        if (fall := trained.get(("model", f"head_ablation.mean.{name}"))) is not None:
+            said.append(f"Without all heads {which} ({n:.0f}) it falls by {_number(fall, record)}.")
     if any(name.endswith(".input_free") for _, name in trained):
         said.append("A mixer here is input-free: it reads the same places whatever stands there.")
     return said

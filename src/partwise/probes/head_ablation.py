@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from partwise.batch import Batch
@@ -23,21 +24,22 @@ class HeadAblation:
         score of the whole model - score without the head        (accuracy; `.loss` is how far the loss rises, nats)
 
     The mean is taken over the examples, position by position. Where the task scores places enough, `.in_context` is how
-    far the gain from context falls. Where the task marks what is to be read, also all heads that read it at once
-    (`.retrieving`), and all others of the same blocks at once (`.beside`). With real targets the score is the squared
-    error, and the row says how far it rises.
+    far the gain from context falls. With real targets the score is the squared error, and the row says how far it rises.
+
+    Where the task marks what is to be read, and some heads read it, heads are also taken out by groups: all that read it
+    (`.retrieving`), all others that read its key from there (`.reading_key`), all that do neither (`.rest`).
 
     Args:
-        retrieving: |mix| from the answering position to its source, from which on a head counts as retrieving.
+        reads: mean |mix| onto a place, from which on a head counts as reading it.
 
     Source: mixit.md 5.
     """
 
-    retrieving: float = 0.4
+    reads: float = 0.4
 
     def __post_init__(self) -> None:
-        if not 0 < self.retrieving <= 1:
-            raise ConfigError(f"retrieving is {self.retrieving}: a share above 0, at most 1, was expected.")
+        if not 0 < self.reads <= 1:
+            raise ConfigError(f"reads is {self.reads}: a share above 0, at most 1, was expected.")
 
     def measure(self, model: nn.Module, batch: Batch) -> Iterator[Row]:
         found = mixings(model, shortened(batch))
@@ -45,24 +47,27 @@ class HeadAblation:
         for mixing in found:
             for head in range(mixing.n_heads):
                 yield from _fallen(model, batch, whole, [(mixing.address, head)], f"{mixing.address}.{head}", "")
-        retrieving, beside = self._groups(found, shortened(batch))
-        if retrieving:
-            yield from _fallen(model, batch, whole, retrieving, "model", ".retrieving")
-            yield Row(where="model", quantity="head_ablation.retrieving.heads", value=len(retrieving), unit="head")
-        if retrieving and beside:
-            yield from _fallen(model, batch, whole, beside, "model", ".beside")
+        groups = self._groups(found, shortened(batch))
+        for name, heads in groups.items():
+            yield Row(where="model", quantity=f"head_ablation.{name}.heads", value=len(heads), unit="head")
+            if heads and groups["retrieving"]:
+                yield from _fallen(model, batch, whole, heads, "model", f".{name}")
 
-    def _groups(self, found: Sequence[Mixing], batch: Batch) -> tuple[Heads, Heads]:
-        """The heads that retrieve, and the others of their blocks."""
-        answer, source = batch.marks.get("answer"), batch.marks.get("source")
-        retrieving: list[tuple[str, int]] = []
-        beside: list[tuple[str, int]] = []
-        for mixing in found if answer is not None and source is not None else ():
-            score_H = mixing.reading(answer, source).tolist()
-            reads_H = [mixing.sees_input and value >= self.retrieving for value in score_H]
-            retrieving += [(mixing.address, head) for head, reads in enumerate(reads_H) if reads]
-            beside += [(mixing.address, head) for head, reads in enumerate(reads_H) if any(reads_H) and not reads]
-        return retrieving, beside
+    def _groups(self, found: Sequence[Mixing], batch: Batch) -> dict[str, Heads]:
+        """The heads that retrieve, those that read the key, and all others."""
+        answer, source, key = (batch.marks.get(name) for name in ("answer", "source", "key"))
+        if not found or answer is None or source is None:
+            return {}
+        groups: dict[str, list[tuple[str, int]]] = {"retrieving": [], "reading_key": [], "rest": []}
+        for mixing in found:
+            nothing_H = torch.zeros(mixing.n_heads)
+            retrieves_H = mixing.reading(answer, source) if mixing.sees_input else nothing_H
+            reads_key_H = nothing_H if key is None or not mixing.sees_input else mixing.reading(source, key)
+            for head in range(mixing.n_heads):
+                name = "reading_key" if reads_key_H[head] >= self.reads else "rest"
+                name = "retrieving" if retrieves_H[head] >= self.reads else name
+                groups[name].append((mixing.address, head))
+        return {name: heads for name, heads in groups.items() if name != "reading_key" or key is not None}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,10 +36,10 @@ class InductionHeads(Sweep):
         metrics=(
             "",
             "induction.retrieval",
+            "induction.reads_key",
             "induction.repeated",
-            "previous_token",
             "head_ablation.mean.retrieving",
-            "head_ablation.mean.beside",
+            "head_ablation.mean.rest",
         ),
     )
 
