@@ -1,5 +1,6 @@
 """One page and one figure on one run: what learned, what it reached, how, and by which heads. `partwise explain`."""
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -89,10 +90,12 @@ def _what_it_reached(record: RunRecord) -> list[str]:
     unit = f" {record.headline['unit']}" if record.headline["unit"] else ""
     said = f"On test it reaches {name} {_number(score.value, record)}{unit}"
     against = [f"the floor is {_number(score.floor, record)}{f' ({floor})' if floor else ''}"]
-    against += [f"the ceiling {_number(score.ceiling, record)}"] if score.ceiling == score.ceiling else []
+    against += [f"the ceiling {_number(score.ceiling, record)}"] if math.isfinite(score.ceiling) else []
     closed = Headline(value=score.value, floor=score.floor, ceiling=score.ceiling).closed
     sentences = [f"{said}; {', '.join(against)}."]
-    if closed == closed:
+    if score.floor == score.ceiling:
+        sentences.append("Floor and ceiling coincide: the score tells nothing.")
+    elif math.isfinite(closed):
         if closed >= SOLVED:
             sentences.append(f"That is {formats.percent(closed)} % of the way: solved.")
         elif closed <= 0:
@@ -152,10 +155,8 @@ def _heads(found: Probed) -> list[str]:
         said.append("; ".join(parts) + ".")
     if not matters:
         said.append("No single head matters: without any one of them most of the score is kept.")
-    for name, which in (
-        ("retrieving", "that read the place of the answer"),
-        ("rest", "that read neither it nor its key"),
-    ):
+    groups = {"retrieving": "that read the place of the answer", "rest": "that read neither it nor its key"}
+    for name, which in groups.items():
         n = trained.get(("model", f"head_ablation.{name}.heads"), 0)
         if (fall := trained.get(("model", f"head_ablation.mean.{name}"))) is not None:
             said.append(f"Without all heads {which} ({n:.0f}) it falls by {_number(fall, record)}.")

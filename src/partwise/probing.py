@@ -13,15 +13,15 @@ from partwise.looking import Looking
 from partwise.probes import PROBES
 from partwise.records import SELECTION, RunRecord, write_json
 from partwise.report import formats, readings
-from partwise.report.grid import Grid, without_empty_columns
+from partwise.report.grid import Grid
 from partwise.report.heads import draw_maps, short
 from partwise.report.settings import in_words, settings_of
 from partwise.report.table import grid_text
 from partwise.rows import Row
 
 WEIGHTS, KEPT = "model.safetensors", "probes.json"
-INTERVAL_FREE = "In brackets: the same model as it was drawn, before any step."
-CONSTANT = "(c): not applicable, input-free: the mix does not depend on the tokens; its constant score is given."
+BEFORE = "In brackets: the same model as it was drawn, before any step."
+CONSTANT = "c: not applicable, input-free: the mix does not depend on the tokens, and this is its constant score."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,88 +87,76 @@ def probe_runs(folder: Path, names: Sequence[str]) -> str:
         if readings.MAP in names and any(row.quantity == readings.MAP for row in every[-1].trained):
             lines.append(f"figure: {draw_maps(every[-1].trained, place / f'{readings.MAP}.png')}")
     grids = [grid for name in names if name != readings.MAP for grid in _grids(name, every)]
-    if grids:
-        marks = [INTERVAL_FREE]
-        marks += [CONSTANT] if any("(c)" in cell for grid in grids for row in grid.rows for cell in row) else []
-        grids[-1] = dataclasses.replace(grids[-1], below=marks)
-    elif not lines:
+    if not grids and len(lines) < len(every):
         lines.append(f"Nothing was found: {formats.listed(list(names))} does not apply here.")
-    kept = f"{KEPT} in {len(every)} folders of runs" if len(every) > 1 else str(places[0] / KEPT)
-    tables = [grid_text(grid) for grid in grids]
-    return "\n\n".join([*tables, "\n".join([*lines, f"rows: {kept}"])]) + "\n"
+    if grids:
+        marks = [BEFORE]
+        marks += [CONSTANT] if any(cell.endswith(" c") for grid in grids for row in grid.rows for cell in row) else []
+        grids[-1] = dataclasses.replace(grids[-1], below=marks)
+    lines.append(f"rows: {KEPT} in each run's folder" if len(every) > 1 else f"rows: {places[0] / KEPT}")
+    return "\n\n".join([*(grid_text(grid) for grid in grids), "\n".join(lines)]) + "\n"
 
 
 def _grids(probe: str, every: Sequence[Probed]) -> list[Grid]:
-    if len(every) == 1:
-        return _of_one(probe, every[0])
-    return _of_many(probe, every)
-
-
-def _of_one(probe: str, found: Probed) -> list[Grid]:
-    """A line a head, a column a quantity."""
-    trained, at_start = _named(probe, found.trained), _named(probe, found.at_start)
-    title = f"{probe}: {found.experiment.arm} on {found.record.task}, seed {found.record.seed}"
-    grid = _grid(title, {short(where): where for where, _ in trained}, trained, at_start, probe, "where")
-    return [grid] if grid.rows else []
-
-
-def _of_many(probe: str, every: Sequence[Probed]) -> list[Grid]:
-    """A line an arm."""
-    settings = settings_of([one.record for one in every])
+    """Heads in a grid of their own: a line a head of one run; of several, a line an arm. Below, what is the model's."""
     arms: dict[str, list[Probed]] = {}
-    for one, own in zip(every, settings, strict=True):
-        words = f" ({in_words(own)})" if own else ""
-        arms.setdefault(f"{one.record.task}: {one.experiment.arm}{words}", []).append(one)
-    trained, at_start = ({} for _ in range(2))
-    for arm, runs in arms.items():
-        for into, name in ((trained, "trained"), (at_start, "at_start")):
-            found: dict[str, list[float]] = {}
-            for run in runs:
-                for row in readings.of_strongest_heads(getattr(run, name)):
-                    if _is_of(probe, row):
-                        found.setdefault(row.quantity, []).append(row.value)
-            into |= {(arm, quantity): value for quantity, v in found.items() if (value := readings.mean(v)) is not None}
-    grid = _grid(
-        f"{probe}: the strongest head, the mean over seeds",
-        {f"{arm}, {len(runs)} seeds": arm for arm, runs in arms.items()},
-        trained,
-        at_start,
-        probe,
-        "arm",
+    for one, own in zip(every, settings_of([one.record for one in every]), strict=True):
+        arms.setdefault(f"{one.record.task} {one.experiment.arm}{f' {in_words(own)}' if own else ''}", []).append(one)
+    alone = every[0] if len(every) == 1 else None
+    title = (
+        "the strongest head, the mean over seeds" if alone is None else f"{next(iter(arms))}, seed {alone.record.seed}"
     )
-    return [grid] if any(any(row[1:]) for row in grid.rows) else []
+    grids = []
+    for of_heads in (True, False):
+        trained, at_start = (
+            {arm: _means(probe, [getattr(one, name) for one in runs], of_heads) for arm, runs in arms.items()}
+            if alone is None
+            else _by_place(probe, getattr(alone, name), of_heads)
+            for name in ("trained", "at_start")
+        )
+        quantities = list(dict.fromkeys(name.removesuffix(INPUT_FREE) for line in trained.values() for name in line))
+        short_names = [name.removeprefix(f"{probe}.") for name in quantities]
+        rows = [
+            [line, *(_cell(name, trained[line], at_start.get(line, {})) for name in quantities)] for line in trained
+        ]
+        if of_heads:
+            grids.append(Grid(f"{probe}: {title}", ["head" if alone else "arm", *short_names], rows))
+        else:
+            turned = (
+                [list(column) for column in zip(["of the model", *short_names], *rows, strict=True)] if rows else [[]]
+            )
+            grids.append(Grid(f"{probe}, of the model as a whole", turned[0], turned[1:]))
+    return [grid for grid in grids if grid.rows and any(any(row[1:]) for row in grid.rows)]
+
+
+def _by_place(probe: str, rows: Sequence[Row], of_heads: bool) -> dict[str, dict[str, float]]:
+    """{head, or `model`: {quantity: value}} of one run."""
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        if _is_of(probe, row) and bool(readings.HEAD.fullmatch(row.where)) == of_heads:
+            found.setdefault(short(row.where), {})[row.quantity] = row.value
+    return found
+
+
+def _means(probe: str, every: Sequence[Sequence[Row]], of_heads: bool) -> dict[str, float]:
+    """{quantity: mean over the runs that have it}, of each run's strongest head."""
+    found: dict[str, list[float]] = {}
+    for row in (row for rows in every for row in readings.of_strongest_heads(rows)):
+        if _is_of(probe, row) and (row.where == readings.STRONGEST) == of_heads:
+            found.setdefault(row.quantity, []).append(row.value)
+    means = {quantity: readings.mean(values) for quantity, values in found.items()}
+    return {quantity: mean for quantity, mean in means.items() if mean is not None}
 
 
 def _is_of(probe: str, row: Row) -> bool:
     return row.quantity == probe or row.quantity.startswith(f"{probe}.")
 
 
-def _named(probe: str, rows: Sequence[Row]) -> dict[tuple[str, str], float]:
-    return {(row.where, row.quantity): row.value for row in rows if _is_of(probe, row)}
-
-
-def _grid(
-    title: str,
-    labels: dict[str, str],
-    trained: dict[tuple[str, str], float],
-    at_start: dict[tuple[str, str], float],
-    probe: str,
-    first: str,
-) -> Grid:
-    """`labels` are lines to their keys. A quantity and its input-free form share a column."""
-    quantities = list(dict.fromkeys(name.removesuffix(INPUT_FREE) for _, name in trained))
-    rows = [[label, *(_cell(key, name, trained, at_start) for name in quantities)] for label, key in labels.items()]
-    header = [first, *(name.removeprefix(f"{probe}.") for name in quantities)]
-    return without_empty_columns(Grid(title, header, rows))
-
-
-def _cell(
-    key: str, quantity: str, trained: dict[tuple[str, str], float], at_start: dict[tuple[str, str], float]
-) -> str:
-    """'.998 (.112)'; '.251 (c)' for a constant."""
-    if (constant := trained.get((key, quantity + INPUT_FREE))) is not None:
-        return f"{formats.share(constant)} (c)"
-    if (value := trained.get((key, quantity))) is None:
+def _cell(quantity: str, trained: dict[str, float], at_start: dict[str, float]) -> str:
+    """'.998 (.112)'; '.251 c' for a constant."""
+    if (constant := trained.get(quantity + INPUT_FREE)) is not None:
+        return f"{formats.share(constant)} c"
+    if (value := trained.get(quantity)) is None:
         return ""
-    start = at_start.get((key, quantity))
+    start = at_start.get(quantity)
     return formats.share(value) + ("" if start is None else f" ({formats.share(start)})")

@@ -24,10 +24,10 @@ class HeadAblation:
         score of the whole model - score without the head        (accuracy; `.loss` is how far the loss rises, nats)
 
     The mean is taken over the examples, position by position. Where the task scores places enough, `.in_context` is how
-    far the gain from context falls. With real targets the score is the squared error, and the row says how far it rises.
+    far the gain from context falls. With real targets the score is the squared error, and a row says how far it rises.
 
-    Where the task marks what is to be read, and some heads read it, heads are also taken out by groups: all that read it
-    (`.retrieving`), all others that read its key from there (`.reading_key`), all that do neither (`.rest`).
+    Where the task marks what is to be read, and some heads read it, heads are also taken out by groups: all that read
+    it (`.retrieving`), all others that read its key from there (`.reading_key`), all that do neither (`.rest`).
 
     Args:
         reads: mean |mix| onto a place, from which on a head counts as reading it.
