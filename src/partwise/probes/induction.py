@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -101,6 +102,7 @@ def _copying(model: nn.Module, batch: Batch) -> Iterator[Row]:
     with mode(model, training=False):
         sees_input = {mixing.address: mixing.sees_input for mixing in mixings(model, bare(tokens_BL))}
         x_BLD = model.embedded(tokens_BL, torch.arange(tokens_BL.shape[1], device=tokens_BL.device))
+        block: Any
         for layer, block in enumerate(model.blocks):
             address = f"blocks.{layer}.token_mixer.mix"
             if address in sees_input and x_BLD.shape[-1] == model.unembed.in_features:
