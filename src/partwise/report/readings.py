@@ -114,7 +114,9 @@ def probes(runs: list[RunRecord]) -> dict[tuple[str, str, str], float]:
     """(quantity, unit, address) to what a probe found there in the trained models, the mean over runs."""
     found: dict[tuple[str, str, str], list[float]] = {}
     for run in runs:
-        for row in of_strongest_heads(row for row in found_by_probes(run.rows) if row.step == run.steps):
+        rows = found_by_probes(run.rows)
+        end = max((row.step for row in rows), default=0)
+        for row in of_strongest_heads(row for row in rows if row.step == end):
             found.setdefault((row.quantity, row.unit, row.where), []).append(row.value)
     means = {key: mean(values) for key, values in found.items()}
     return {key: value for key, value in means.items() if value is not None}

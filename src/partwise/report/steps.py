@@ -68,7 +68,7 @@ def _figure(records: Sequence[RunRecord], rows: Mapping[str, list[Row]], quantit
     for axis in figure.axes:
         marks, labels = axis.get_legend_handles_labels()
         handles |= dict(zip(labels, marks, strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4, frameon=False, fontsize=8)
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=5, frameon=False, fontsize=8)
     return figure
 
 
