@@ -42,7 +42,12 @@ if TYPE_CHECKING:
     from partwise.parts import census as census
     from partwise.plugins import load_plugins as load_plugins
     from partwise.population import train_population as train_population
+    from partwise.probes.attention_map import AttentionMap as AttentionMap
+    from partwise.probes.head_ablation import HeadAblation as HeadAblation
+    from partwise.probes.in_context_learning import InContextLearning as InContextLearning
+    from partwise.probes.induction import Induction as Induction
     from partwise.probes.mix_entropy import MixEntropy as MixEntropy
+    from partwise.probes.previous_token import PreviousToken as PreviousToken
     from partwise.probes.score_spread import ScoreSpread as ScoreSpread
     from partwise.records import RunRecord as RunRecord
     from partwise.records import read_records as read_records
@@ -95,6 +100,11 @@ _HOME = {  # the same at run time; a test holds the two together
     "population": ("train_population",),
     "probes.mix_entropy": ("MixEntropy",),
     "probes.score_spread": ("ScoreSpread",),
+    "probes.attention_map": ("AttentionMap",),
+    "probes.head_ablation": ("HeadAblation",),
+    "probes.in_context_learning": ("InContextLearning",),
+    "probes.induction": ("Induction",),
+    "probes.previous_token": ("PreviousToken",),
     "records": ("RunRecord", "read_records"),
     "report": ("compare", "draw", "render"),
     "rows": ("Row",),

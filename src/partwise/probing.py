@@ -1,0 +1,162 @@
+"""Probes put to runs that are done, each beside the same model as it was drawn: what `partwise probe` does."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from partwise.circuits import INPUT_FREE
+from partwise.errors import PartwiseError
+from partwise.experiment import Experiment, load_run
+from partwise.looking import Looking
+from partwise.probes import PROBES
+from partwise.records import SELECTION, RunRecord, write_json
+from partwise.report import formats, readings
+from partwise.report.grid import Grid
+from partwise.report.heads import draw_maps, short
+from partwise.report.settings import in_words, settings_of
+from partwise.report.table import grid_text
+from partwise.rows import Row
+
+WEIGHTS, KEPT = "model.safetensors", "probes.json"
+BEFORE = "In brackets: the same model as it was drawn, before any step."
+CONSTANT = "c: not applicable, input-free: the mix does not depend on the tokens, and this is its constant score."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probed:
+    """One run, what was found in its trained model, and what in the same model as it was drawn."""
+
+    record: RunRecord
+    experiment: Experiment
+    trained: list[Row]
+    at_start: list[Row]
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """The runs in a folder, or the folder itself, whose weights are kept; those that rates were chosen by left out.
+
+    Raises:
+        PartwiseError: there is none.
+    """
+    found = [path.parent for path in sorted(folder.rglob("record.json"))]
+    found = [place for place in found if SELECTION not in place.relative_to(folder).parts]
+    whole = [place for place in found if (place / WEIGHTS).is_file()]
+    if not whole:
+        why = f"{len(found)} records are there, none with its {WEIGHTS}" if found else "no record.json is there"
+        raise PartwiseError(f"no run in {folder} can be probed: {why}. Name the --out of a run, or a run's own folder.")
+    return whole
+
+
+def probed(place: Path, probes: Sequence[Any]) -> Probed:
+    """Measure the probes on a run's model and on the same one as it was drawn; keep the rows in probes.json there."""
+    record = RunRecord.from_file(place / "record.json")
+    experiment, model = load_run(place)
+    data, drawn = experiment.build()
+    seed, size = experiment.seed_of("data"), experiment.test_size
+    looking = Looking(data=data, seed=seed, test_size=size, probes=tuple(probes))
+    found = Probed(
+        record=record,
+        experiment=experiment,
+        trained=looking.rows(model, record.steps),
+        at_start=looking.rows(drawn, 0),
+    )
+    plain = {name: [dataclasses.asdict(row) for row in getattr(found, name)] for name in ("trained", "at_start")}
+    write_json(place / KEPT, {"digest": record.digest, **plain})
+    return found
+
+
+def probe_runs(folder: Path, names: Sequence[str]) -> str:
+    """Probe every run in a folder; the table of what was found, and where more is kept.
+
+    One run has a line a head. Of several, a line an arm: the strongest of its heads, the mean over seeds.
+
+    Raises:
+        UnknownName: there is no such probe.
+        PartwiseError: no run there can be probed.
+    """
+    probes = [PROBES[name]() for name in names]
+    places = run_folders(folder)
+    every, lines = [], []
+    for place in places:
+        if (status := RunRecord.from_file(place / "record.json").status) != "done":
+            lines.append(f"{place} is left out: it {status}.")
+            continue
+        every.append(probed(place, probes))
+        if readings.MAP in names and any(row.quantity == readings.MAP for row in every[-1].trained):
+            lines.append(f"figure: {draw_maps(every[-1].trained, place / f'{readings.MAP}.png')}")
+    grids = [grid for name in names if name != readings.MAP for grid in _grids(name, every)]
+    if not grids and len(lines) < len(every):
+        lines.append(f"Nothing was found: {formats.listed(list(names))} does not apply here.")
+    if grids:
+        marks = [BEFORE]
+        marks += [CONSTANT] if any(cell.endswith(" c") for grid in grids for row in grid.rows for cell in row) else []
+        grids[-1] = dataclasses.replace(grids[-1], below=marks)
+    lines.append(f"rows: {KEPT} in each run's folder" if len(every) > 1 else f"rows: {places[0] / KEPT}")
+    return "\n\n".join([*(grid_text(grid) for grid in grids), "\n".join(lines)]) + "\n"
+
+
+def _grids(probe: str, every: Sequence[Probed]) -> list[Grid]:
+    """Heads in a grid of their own: a line a head of one run; of several, a line an arm. Below, what is the model's."""
+    arms: dict[str, list[Probed]] = {}
+    for one, own in zip(every, settings_of([one.record for one in every]), strict=True):
+        arms.setdefault(f"{one.record.task} {one.experiment.arm}{f' {in_words(own)}' if own else ''}", []).append(one)
+    alone = every[0] if len(every) == 1 else None
+    title = (
+        "the strongest head, the mean over seeds" if alone is None else f"{next(iter(arms))}, seed {alone.record.seed}"
+    )
+    grids = []
+    for of_heads in (True, False):
+        trained, at_start = (
+            {arm: _means(probe, [getattr(one, name) for one in runs], of_heads) for arm, runs in arms.items()}
+            if alone is None
+            else _by_place(probe, getattr(alone, name), of_heads)
+            for name in ("trained", "at_start")
+        )
+        quantities = list(dict.fromkeys(name.removesuffix(INPUT_FREE) for line in trained.values() for name in line))
+        short_names = [name.removeprefix(f"{probe}.") for name in quantities]
+        rows = [
+            [line, *(_cell(name, trained[line], at_start.get(line, {})) for name in quantities)] for line in trained
+        ]
+        if of_heads:
+            grids.append(Grid(f"{probe}: {title}", ["head" if alone else "arm", *short_names], rows))
+        else:
+            turned = (
+                [list(column) for column in zip(["of the model", *short_names], *rows, strict=True)] if rows else [[]]
+            )
+            grids.append(Grid(f"{probe}, of the model as a whole", turned[0], turned[1:]))
+    return [grid for grid in grids if grid.rows and any(any(row[1:]) for row in grid.rows)]
+
+
+def _by_place(probe: str, rows: Sequence[Row], of_heads: bool) -> dict[str, dict[str, float]]:
+    """{head, or `model`: {quantity: value}} of one run."""
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        if _is_of(probe, row) and bool(readings.HEAD.fullmatch(row.where)) == of_heads:
+            found.setdefault(short(row.where), {})[row.quantity] = row.value
+    return found
+
+
+def _means(probe: str, every: Sequence[Sequence[Row]], of_heads: bool) -> dict[str, float]:
+    """{quantity: mean over the runs that have it}, of each run's strongest head."""
+    found: dict[str, list[float]] = {}
+    for row in (row for rows in every for row in readings.of_strongest_heads(rows)):
+        if _is_of(probe, row) and (row.where == readings.STRONGEST) == of_heads:
+            found.setdefault(row.quantity, []).append(row.value)
+    means = {quantity: readings.mean(values) for quantity, values in found.items()}
+    return {quantity: mean for quantity, mean in means.items() if mean is not None}
+
+
+def _is_of(probe: str, row: Row) -> bool:
+    return row.quantity == probe or row.quantity.startswith(f"{probe}.")
+
+
+def _cell(quantity: str, trained: dict[str, float], at_start: dict[str, float]) -> str:
+    """'.998 (.112)'; '.251 c' for a constant."""
+    if (constant := trained.get(quantity + INPUT_FREE)) is not None:
+        return f"{formats.share(constant)} c"
+    if (value := trained.get(quantity)) is None:
+        return ""
+    start = at_start.get(quantity)
+    return formats.share(value) + ("" if start is None else f" ({formats.share(start)})")
