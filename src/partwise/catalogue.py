@@ -15,6 +15,7 @@ from partwise.parts import LEARN_RULES
 from partwise.probes import PROBES
 from partwise.recipes import RECIPES, Recipe
 from partwise.tasks import TASKS
+from partwise.theory import CHECKS
 from partwise.token_mixers import TOKEN_MIXERS
 
 REGISTRIES = {
@@ -25,6 +26,7 @@ REGISTRIES = {
     "learn-rules": LEARN_RULES,
     "probes": PROBES,
     "recipes": RECIPES,
+    "checks": CHECKS,
 }
 
 
