@@ -60,7 +60,7 @@ def test_a_failing_line_is_exit_code_one_and_all_is_kept(command, tmp_path):  # 
     assert " heads 0.500 0.550 ±0.100 holds" in " ".join(out.split())
     assert "1 of 1 lines hold" in out
     page = (tmp_path / "out" / "fair_coin.md").read_text()
-    assert "| heads | 0.500 | 0.550 | 0.100 (2 standard errors) | holds |" in page
+    assert "| heads | 0.500 | 0.550 | ±0.100 2 standard errors | holds |" in page
     assert (tmp_path / "out" / "fair_coin.png").stat().st_size > 1000
 
     code, out, _ = command("check theory --only false_coin,fair_coin --out out")

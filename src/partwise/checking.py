@@ -57,11 +57,8 @@ def page(name: str, lines: Iterable[Line], seconds: float) -> str:
         if line.about != about:
             about = line.about
             text += ["", f"## {about}", "", "| what | prediction | measured | within | |", "|---|---|---|---|---|"]
-        why = f" ({line.because})" if line.because else ""
-        text.append(
-            f"| {line.what} | {_prediction(line)} | {number(line.measured)} | {number(line.tolerance)}{why} "
-            f"| {_verdict(line)} |"
-        )
+        within = f"±{number(line.tolerance)} {line.because}".rstrip() if line.tolerance else ""
+        text.append(f"| {line.what} | {_prediction(line)} | {number(line.measured)} | {within} | {_verdict(line)} |")
     return "\n".join(text).replace("\n\n\n", "\n\n") + "\n"
 
 
@@ -71,7 +68,8 @@ def number(value: float) -> str:
 
 
 def _told(line: Line) -> str:
-    cells = _prediction(line), number(line.measured), f"±{number(line.tolerance)}", _verdict(line)
+    within = f"±{number(line.tolerance)}" if line.tolerance else ""
+    cells = _prediction(line), number(line.measured), within, _verdict(line)
     what, *widths = WIDTHS
     return f"  {line.what:<{what}}" + " ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
 

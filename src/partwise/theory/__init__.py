@@ -1,7 +1,7 @@
 """Predictions beside measurements, one file a theory; `partwise check theory` runs them.
 
 A check's `run()` yields what it finds as soon as it is found: `Line`s, each a prediction, a measurement and how far
-apart they may be, and `Chart`s. Everything random comes from `generator_for(seed, ...)`: a check says the same each time.
+apart they may be, and `Chart`s. All randomness comes from `generator_for(seed, ...)`, so a check repeats itself.
 """
 
 from collections.abc import Callable, Iterator
