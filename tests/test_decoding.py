@@ -3,9 +3,11 @@ import torch
 
 from partwise import decoding
 from partwise.architectures import architecture
+from partwise.caches import Cache
 from partwise.decoding import Decoder
 from partwise.errors import ConfigError
 from partwise.model import ModelConfig, Transformer
+from partwise.packing import Packing
 from partwise.shapes import TaskShape
 from partwise.token_mixers.attention import Attention, SelfAttention
 
@@ -72,6 +74,54 @@ def test_a_shorter_length_takes_less_memory():
     decoder.read(tokens(n=1, length=2))
     with pytest.raises(ConfigError, match="1 more positions after 4: 4 is the most"):
         decoder.read(tokens(n=1, length=1))
+
+
+def test_nothing_to_read_and_another_number_of_rows_are_refused():
+    decoder = Decoder(made())
+    with pytest.raises(ConfigError, match=r"tokens of shape \(2, 0\): at least one position to read was expected"):
+        decoder.read(tokens(length=0))
+    decoder.read(tokens(n=2, length=3))
+    with pytest.raises(ConfigError, match="3 rows to read on, and this decoder has read 2 so far"):
+        decoder.read(tokens(n=3, length=1))
+    assert decoder.seen == 3
+
+
+def test_it_reads_in_eval_mode_and_leaves_each_mode_as_it_was():
+    model, tokens_BL, modes = made(), tokens(), []
+    model.train()
+    model.blocks[1].eval()
+    model.embed.register_forward_hook(lambda *_: modes.append(any(part.training for part in model.modules())))
+    Decoder(model).read(tokens_BL)
+    assert modes == [False]
+    assert model.training and model.blocks[0].training and not model.blocks[1].training
+
+
+def test_the_rows_of_a_cache_read_on_by_themselves():
+    model, tokens_BL = made(), tokens(n=3)
+    decoder = Decoder(model)
+    decoder.read(tokens_BL[:, :5])
+    taken = Decoder(model)
+    taken.caches = [cache.rows(torch.tensor([2, 0, 2])) for cache in decoder.caches]
+    decoder.read(tokens_BL[:, 5:8])  # what the first goes on to read does not reach the other
+    torch.testing.assert_close(taken.read(tokens_BL[[2, 0, 2], 5:]), model(tokens_BL[[2, 0, 2]])[:, -1])
+
+
+@pytest.mark.parametrize("way", ["forward", "forward_at", "forward_packed", "forward_next"])
+def test_rope_past_the_length_it_was_made_for_says_so(way):
+    mixer = made().blocks[0].token_mixer
+    x_BLD, lengths_B = torch.zeros(2, LENGTH + 1, WIDTH).double(), torch.tensor([LENGTH, LENGTH + 1])
+    packing, cache = Packing(lengths_B, LENGTH + 1), Cache(LENGTH + 1)
+    cache.seen = LENGTH
+    call = {
+        "forward": lambda: mixer(x_BLD, None),
+        "forward_at": lambda: mixer.forward_at(x_BLD, torch.zeros(2, 1, dtype=torch.long), None),
+        "forward_packed": lambda: mixer.forward_packed(packing.pack(x_BLD), packing),
+        "forward_next": lambda: mixer.forward_next(x_BLD[:, :1], cache),
+    }[way]
+    with pytest.raises(
+        ConfigError, match=f"length {LENGTH + 1}, but this attention with rope was made for {LENGTH} at"
+    ):
+        call()
 
 
 def test_a_two_way_model_is_refused():

@@ -23,7 +23,7 @@ from partwise.tasks import TASKS
 from partwise.token_mixers import TOKEN_MIXERS
 from partwise.token_mixers.attention import Attention
 from partwise.token_mixers.random_mixing import RandomMixing
-from partwise.training import PartRate
+from partwise.train_config import PartRate
 
 QK = ("blocks.*.token_mixer.query", "blocks.*.token_mixer.key")
 VALUE = ("blocks.*.token_mixer.value",)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from partwise.experiment import load_run as load_run
     from partwise.experiment import run as run
     from partwise.experiment import vary as vary
+    from partwise.hf.configuration import PartwiseConfig as PartwiseConfig
+    from partwise.hf.modeling import PartwiseForCausalLM as PartwiseForCausalLM
+    from partwise.hf.modeling import PartwiseForSequenceClassification as PartwiseForSequenceClassification
     from partwise.joins.add import Add as Add
     from partwise.joins.add import Scaled as Scaled
     from partwise.model import BlockConfig as BlockConfig
@@ -55,8 +58,8 @@ if TYPE_CHECKING:
     from partwise.token_mixers.none import NoTokenMixer as NoTokenMixer
     from partwise.token_mixers.random_mixing import RandomMixing as RandomMixing
     from partwise.token_mixers.uniform import Uniform as Uniform
-    from partwise.training import PartRate as PartRate
-    from partwise.training import TrainConfig as TrainConfig
+    from partwise.train_config import PartRate as PartRate
+    from partwise.train_config import TrainConfig as TrainConfig
     from partwise.trial import train as train
 
 _HOME = {  # the same at run time; a test holds the two together
@@ -68,6 +71,8 @@ _HOME = {  # the same at run time; a test holds the two together
     "compose": ("experiments_for",),
     "execution": ("Execution",),
     "experiment": ("Experiment", "load_run", "run", "vary"),
+    "hf.configuration": ("PartwiseConfig",),  # these three import transformers
+    "hf.modeling": ("PartwiseForCausalLM", "PartwiseForSequenceClassification"),
     "joins.add": ("Add", "Scaled"),
     "model": ("BlockConfig", "ModelConfig", "Transformer"),
     "parts": ("AllBut", "Only", "Stages", "census"),
@@ -91,7 +96,7 @@ _HOME = {  # the same at run time; a test holds the two together
     "token_mixers.none": ("NoTokenMixer",),
     "token_mixers.random_mixing": ("RandomMixing",),
     "token_mixers.uniform": ("Uniform",),
-    "training": ("PartRate", "TrainConfig"),
+    "train_config": ("PartRate", "TrainConfig"),
     "trial": ("train",),
 }
 _VERBS = {"render": "table", "draw": "figure"}  # called as on the command line

@@ -10,8 +10,8 @@ from partwise import fast
 class Cache:
     """One mixer's memory while a model reads on: how many positions it has seen, and tensors that the mixer chose.
 
-    A mixer with `forward_next(x_BND, cache) -> (B, N, D)` decides what stands in it. Whoever calls adds N to `seen`
-    afterwards.
+    A mixer with `forward_next(x_BND, cache) -> (B, N, D)` decides what stands in it; each tensor's first axis is B.
+    Whoever calls adds N to `seen` afterwards.
 
     Args:
         length: the most positions that will ever be seen; memory for all of them is taken at the first.
@@ -28,6 +28,13 @@ class Cache:
         end = self.seen + new.shape[-2]
         self.held[name][..., self.seen : end, :] = new
         return self.held[name][..., :end, :]
+
+    def rows(self, index_R: Tensor) -> "Cache":
+        """A cache of its own that has these rows of this one, in this order; a row may be named twice."""
+        taken = Cache(self.length)
+        taken.seen = self.seen
+        taken.held = {name: tensor.index_select(0, index_R) for name, tensor in self.held.items()}
+        return taken
 
     @property
     def n_bytes(self) -> int:

@@ -1,6 +1,7 @@
 """Tensors on disk: safetensors only. Pickles are refused, since reading one runs whatever it holds."""
 
 import errno
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,15 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers by name, each tensor once: a tied one, or one of a shared module, by its first name."""
     first = {id(tensor): name for name, tensor in reversed(model.state_dict(keep_vars=True).items())}
     return {name: tensor for name, tensor in model.state_dict(keep_vars=True).items() if first[id(tensor)] == name}
+
+
+def fingerprint(tensors: dict[str, Tensor]) -> str:
+    """SHA-256 over names, types, shapes and bits, in the order of the names."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def load_weights(model: nn.Module, tensors: dict[str, Tensor], *, source: Path) -> None:

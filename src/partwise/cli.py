@@ -245,6 +245,29 @@ def compare(
 
 
 @app.command()
+def export(
+    source: Annotated[Path, typer.Argument(help="A run's folder, or a folder that this verb wrote.")],
+    to: Annotated[Path, typer.Option("--to", help="The new folder.")],
+    frozen_as_seed: Annotated[
+        bool, typer.Option("--frozen-as-seed", help="Keep what never learned as the seed that drew it.")
+    ] = False,
+    plugin: Plugin = None,
+    debug: Debug = False,
+) -> None:
+    """Write a run as a folder that Hugging Face loads, with a model card; or such a folder as the run that it was."""
+    _load_plugins(plugin)
+    from partwise.hf import export_run, to_run, transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    if (source / "config.json").is_file():
+        to_run(source, to)
+        typer.echo(f"run: {to}")
+    else:
+        model = export_run(source, to, frozen_as_seed=frozen_as_seed)
+        typer.echo(f"{type(model).__name__}: {to}")
+
+
+@app.command()
 def new(
     kind: Annotated[str, typer.Argument(help="token-mixer, task or probe.")],
     name: Annotated[str, typer.Argument(help="A Python name, such as my_mixer.")],

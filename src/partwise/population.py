@@ -19,6 +19,7 @@ from torch import nn
 
 from partwise import configs
 from partwise.batch import Batch
+from partwise.course import Course, Fit, Progress
 from partwise.errors import ConfigError
 from partwise.execution import Execution
 from partwise.experiment import (
@@ -36,8 +37,9 @@ from partwise.parts import AllBut
 from partwise.records import RunRecord, write_json
 from partwise.seeds import generator_for
 from partwise.stack import Stack, Trained
-from partwise.training import Course, Fit, Progress, TrainConfig, stepper
+from partwise.train_config import TrainConfig
 from partwise.trial import outcome, recorded
+from partwise.updates import stepper
 
 Chooser = Callable[[nn.Module], Execution]
 

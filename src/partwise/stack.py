@@ -15,7 +15,8 @@ from torch.func import functional_call, vmap
 from partwise.batch import IGNORE, Batch
 from partwise.evaluation import loss_sum
 from partwise.parts import LearnRule, ever_learning
-from partwise.training import Precision, TrainConfig, peaks_and_decays
+from partwise.train_config import TrainConfig
+from partwise.updates import Precision, peaks_and_decays
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,7 @@ from partwise import configs
 from partwise.calibration import faster, step_ms
 from partwise.channel_mixers import CHANNEL_MIXERS
 from partwise.checkpoint import load_tensors
+from partwise.course import Progress
 from partwise.errors import ConfigError, PartwiseError
 from partwise.execution import Execution, choose_execution, usable_cores
 from partwise.experiment import Busy, Experiment, kept, run, run_folder
@@ -44,7 +45,7 @@ from partwise.records import RunRecord, read_json, write_text
 from partwise.seeds import generator_for
 from partwise.tasks import TASKS
 from partwise.token_mixers import TOKEN_MIXERS
-from partwise.training import Precision, Progress
+from partwise.updates import Precision
 
 Kind = Literal["started", "progress", "finished", "kept", "busy"]
 

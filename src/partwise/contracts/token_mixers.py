@@ -131,7 +131,8 @@ def reading_a_few_rows_equals_reading_all(config: Any) -> None:
 
 
 def reading_on_equals_reading_at_once(config: Any) -> None:
-    """`forward_next`, where there is one, and a decoder give position by position, or a few at a time, the whole."""
+    """`forward_next`, where there is one, and a decoder give position by position, or a few at a time, the whole; also
+    for rows taken out of a cache, as beam search does."""
     for way, causal, mixer in _token_mixers(config):
         if causal and hasattr(mixer, "forward_next"):
             x_BLD = normal(3, LENGTH, WIDTH)
@@ -142,6 +143,13 @@ def reading_on_equals_reading_at_once(config: Any) -> None:
                     cache.seen += x_BND.shape[1]
                 sentence = f"{way}: forward_next in pieces of {pieces[0]} differs from forward"
                 require_equal(torch.cat(parts, dim=1), mixer(x_BLD, None), sentence)
+            order_R = torch.tensor([2, 0, 2, 1])
+            cache = Cache(LENGTH)
+            mixed_next(mixer, x_BLD[:, :4], cache)
+            cache.seen = 4
+            next_RND = mixed_next(mixer, x_BLD[order_R, 4:], cache.rows(order_R))
+            sentence = f"{way}: forward_next from rows of a cache, in another order, differs from forward"
+            require_equal(next_RND, mixer(x_BLD[order_R], None)[:, 4:], sentence)
     for way, causal, model in models_with(token_mixer=config):
         if causal:
             tokens_BL = token_batch(3, LENGTH).tokens_BL

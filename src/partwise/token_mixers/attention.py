@@ -79,13 +79,16 @@ class SelfAttention(nn.Module):
         self.scores, self.mix = Tap(), Tap()
 
     def forward(self, x_BLD: Tensor, lengths_B: Tensor | None) -> Tensor:
+        self._require_room(x_BLD.shape[1])
         at_1L = self._everywhere(x_BLD)
         return self.out(self._read(*self._projected(x_BLD, at_1L), lengths_B).flatten(2))
 
     def forward_packed(self, x_1ND: Tensor, packing: Packing) -> Tensor:
+        self._require_room(packing.length)
         return self.out(packing.through(self._read, *self._projected(x_1ND, packing.at_N[None])).flatten(2))
 
     def forward_at(self, x_BLD: Tensor, read_BQ: Tensor, lengths_B: Tensor | None) -> Tensor:
+        self._require_room(x_BLD.shape[1])
         q_BHQK = self._queries(take(x_BLD, read_BQ), read_BQ).transpose(1, 2)
         k_BHSK = self._shared(self._keys(x_BLD, self._everywhere(x_BLD)))
         y_BHQK = mixed_values(self._mix(q_BHQK, k_BHSK, read_BQ, lengths_B), x_BLD, self.value, self.n_kv_heads)
@@ -93,12 +96,20 @@ class SelfAttention(nn.Module):
 
     def forward_next(self, x_BND: Tensor, cache: Cache) -> Tensor:
         """Keeps turned keys and values, of the heads that keys and values have."""
+        self._require_room(cache.seen + x_BND.shape[1])
         at_BN = cache.seen + torch.arange(x_BND.shape[1], device=x_BND.device).expand(x_BND.shape[:2])
         q_BNHK, k_BNVK, v_BNVK = self._projected(x_BND, at_BN)
         k_BHSK = self._shared(cache.grown("key", k_BNVK.transpose(1, 2)).transpose(1, 2))
         v_BHSK = self._shared(cache.grown("value", v_BNVK.transpose(1, 2)).transpose(1, 2))
         mix_BHNS = self._mix(q_BNHK.transpose(1, 2), k_BHSK, at_BN, None)
         return self.out((mix_BHNS.to(v_BHSK.dtype) @ v_BHSK).transpose(1, 2).flatten(2))
+
+    def _require_room(self, length: int) -> None:
+        """The table of angles ends where the longest input that the mixer was made for ends."""
+        if self.rope_base is not None and length > self.length:
+            raise ConfigError(
+                f"an input of length {length}, but this attention with rope was made for {self.length} at most."
+            )
 
     def _projected(self, x_BLD: Tensor, at_BL: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each (B, L, heads, K)."""
