@@ -130,7 +130,7 @@ def reproduce(
 ) -> None:
     """Run a paper's comparison at a size that fits your machine, and print the table."""
     files = _load_plugins(plugin)
-    from partwise.carry_out import carried_out, carry_out
+    from partwise.carry_out import carried_out, carry_out, carry_out_as_drawn
     from partwise.compose import planned, within_budget
     from partwise.execution import usable_cores
     from partwise.recipes import RECIPES
@@ -148,6 +148,9 @@ def reproduce(
     options = _options(precision, stack, threads, device, fresh, files)
     out = out or Path("out") / f"{recipe}-{plan.scale}"
     experiments = plan.experiments
+    if plan.scale in getattr(chosen, "as_drawn", ()):
+        carry_out_as_drawn(experiments, out, jobs, fresh, dry_run)
+        return
     if plan.grids:
         typer.echo(f"Rates are chosen on validation first: {len(plan.selection_runs())} runs.")
         selected = carried_out(plan.selection_runs(), out / SELECTION, jobs, options, dry_run)

@@ -45,6 +45,11 @@ def render(records: Iterable[RunRecord], format: str = "text", *, width: int | N
     return forms[format](made)
 
 
+def grids_markdown(grids: Iterable[Grid]) -> str:
+    """Grids one below the other, each under its title."""
+    return "\n\n".join(part for grid in grids for part in (f"### {_escaped(grid.title)}", *_markdown_grid(grid))) + "\n"
+
+
 def _markdown(made: list[Cell]) -> str:
     first = overview(made)
     parts = [] if first is None else [f"### {_escaped(first.title)}", *_markdown_grid(first)]

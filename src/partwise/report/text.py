@@ -43,6 +43,12 @@ def text(cells: Iterable[Cell], width: int | None = None) -> str:
     return "\n\n".join([*drawn, _wrapped(legend(cells), width)]).rstrip() + "\n"
 
 
+def grids_text(grids: Iterable[Grid], width: int | None = None) -> str:
+    """Grids one below the other; `width` as in `text`."""
+    width = max(NARROWEST, width or shutil.get_terminal_size((100, 24)).columns)
+    return "\n\n".join(_drawn(grid, width) for grid in grids) + "\n"
+
+
 def _narrowed(grid: Grid) -> Grid:
     """Long names of architectures in several lines, and so the rows' labels."""
     header = [_broken(name, NAME, BREAK_NAME) if "\n" not in name else name for name in grid.header]

@@ -2,8 +2,8 @@
 
     V = X X' / n,    dV = b(V) dt + dN(V),    t = layer / n    (networks.py has the layers; n, depth -> infinity)
 
-Write A = I + E / sqrt(n) + E2 / n for a head's mixing matrix, E of mean zero. The law of E and the mean E2 say all there
-is of a mixer; what every mixer shares is the noise of its Gaussian matrices.
+Write A = I + E / sqrt(n) + E2 / n for a head's mixing matrix, E of mean zero. The law of E and the mean E2 are what a
+mixer adds; what every mixer shares is the noise of its Gaussian matrices.
 
     b = gamma^2 (mean(E V E') + E2 V + V E2') + gamma^2 nu(rho) sqrt(V_aa V_bb)
     dN = sqrt(s dt / 2) L (G + G') L' + gamma^2 sqrt(dt / H) (E V + V E'),    V = L L',  G of independent N(0, 1)
