@@ -10,9 +10,7 @@ from partwise import configs
 from partwise.evaluation import evaluation_batch, headline_of, mode
 from partwise.execution import Execution, environment
 from partwise.experiment import Experiment
-from partwise.records import RunRecord, write_text
-
-FOLDER = "as_drawn"  # in the folder of results; not `runs`, since nobody trained them
+from partwise.records import AS_DRAWN, RunRecord, write_text
 
 
 def look(
@@ -37,7 +35,7 @@ def look(
     execution = Execution(precision="float32", threads=1, device="cpu", environment=environment())
 
     def one(experiment: Experiment) -> RunRecord:
-        path = out / FOLDER / f"{experiment.digest}.json"
+        path = out / AS_DRAWN / f"{experiment.digest}.json"
         if fresh or not path.is_file():
             record = _record(experiment, execution)
             write_text(path, record.to_json())
@@ -46,11 +44,6 @@ def look(
 
     with execution.in_force(), ThreadPoolExecutor(jobs) as pool:
         return list(pool.map(one, experiments))
-
-
-def read_looks(out: Path) -> list[RunRecord]:
-    """The records of an earlier `look`; none where there was none."""
-    return [RunRecord.from_file(path) for path in sorted((out / FOLDER).glob("*.json"))]
 
 
 def _record(experiment: Experiment, execution: Execution) -> RunRecord:

@@ -80,7 +80,10 @@ def carry_out_as_drawn(experiments: list[Experiment], out: Path, jobs: int | Non
     records = look(experiments, out, jobs=jobs or usable_cores(), fresh=fresh, tell=typer.echo)
     grids = depth_grids(records)
     typer.echo(f"\n{grids_text(grids)}", nl=False)
-    about = _about(records, out)
+    last, machine = max(record.finished for record in records)[:10], records[0].execution["environment"]["machine"]
+    about = (
+        f"`partwise {shlex.join(sys.argv[1:])}`: {len(records)} models as drawn, none trained, {last}, on {machine}."
+    )
     write_text(out / "table.txt", f"{about}\n\n{grids_text(grids)}")
     write_text(out / "table.md", f"{about}\n\n{grids_markdown(grids)}")
     draw_depth(records, out / "figure.png", note=about)

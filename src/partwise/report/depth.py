@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,12 +20,12 @@ PANELS = {
     "correlation": "mean correlation of two tokens",
     "covariance": "mean covariance of two tokens",
     "effective_rank": "effective rank of the tokens",
-    "gradient_norm": "gradient of the loss, over that behind the last block",
+    "gradient_norm": "gradient of the loss, relative to the last block",
 }
-Curve = Mapping[int, float]  # blocks passed to the mean over seeds
+Curves = dict[str, dict[int, float]]  # by architecture, blocks passed to the mean over seeds
 
 
-def curves(records: Iterable[RunRecord], quantity: str) -> dict[str, Curve]:
+def curves(records: Iterable[RunRecord], quantity: str) -> Curves:
     """By architecture, the quantity behind so many blocks (0 is before the first), the mean over seeds.
 
     What was measured while a model trained stands beside it as a curve of its own, 'mixit, step 400'.
@@ -96,15 +96,10 @@ def _figure(records: Sequence[RunRecord]) -> "Figure":
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         if quantity in ("covariance", "gradient_norm"):
-            axes.set_yscale("symlog" if quantity == "covariance" else "log", **_linear_part(records, quantity))
+            axes.set_yscale("log", nonpositive="mask")
         axes.set_xlabel("blocks")
         axes.set_title(title)
         axes.grid(axis="y", color="#EEEEEE")
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=8)
     return figure
-
-
-def _linear_part(records: Sequence[RunRecord], quantity: str) -> dict[str, float]:
-    """Covariances may be below zero: where the logarithmic axis becomes a plain one."""
-    return {"linthresh": 1e-3} if quantity == "covariance" else {}

@@ -39,10 +39,10 @@ class Expressivity:
     """Retrieval by one layer of random heads: its error falls with heads of softmax, and not with heads of mixing.
 
     The target is the value of the key most like the query. A head reads the tokens from the query's place, through
-    softmax of random frozen queries and keys (scores of sd 1) or through a row of a random matrix; what all heads give is
-    regressed on the target (ridge), as it is or after random ReLU features. Errors are shares of the target's variance;
-    the plain mean of the values has 1 - 1/m, and no weights that do not look at the input do better. Mixing keeps the
-    tokens apart all the same (given as many heads as tokens): an MLP that learns retrieves among few.
+    softmax of random frozen queries and keys (scores of sd 1) or through a row of a random matrix; the target is
+    regressed on what all heads give (ridge), as it is or after random ReLU features. Errors are shares of the target's
+    variance; the plain mean of the values has 1 - 1/m, and no weights that do not look at the input do better. Mixing
+    keeps the tokens apart all the same (given as many heads as tokens): an MLP that learns retrieves among few.
 
     Args:
         n_tokens: m.
@@ -131,7 +131,7 @@ class Expressivity:
         return found
 
     def trained(self) -> dict[tuple[int, int, int], float]:
-        """(tokens, heads, MLP's width) to the error of an MLP that is trained on mixing, over that of the plain mean."""
+        """(tokens, heads, MLP's width) to the error of an MLP that learns from mixing, over that of the plain mean."""
         wide, most = self.widths[-1], max(16, max(self.small))
         sizes = [(m, most, width) for m in self.small for width in self.widths]
         sizes += [(self.small[0], n_heads, wide) for n_heads in (self.small[0] - 1, self.small[0])]
