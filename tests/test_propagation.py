@@ -1,4 +1,4 @@
-"""The probe `propagation` on streams whose numbers are known, models as drawn, and what is printed and drawn of them."""
+"""The probe `propagation` on streams whose numbers are known, models as drawn, and what is shown of them."""
 
 import math
 
@@ -109,7 +109,7 @@ def test_what_collapses_and_what_does_not_as_drawn(tmp_path):
     assert found["uniform"][8] > found["uniform"][2] + 0.1
     assert abs(found["mixit"][8]) < 0.1 and abs(found["shaped_attention"][8]) < 0.1
     ranks = curves(records, "effective_rank")
-    assert ranks["mixit"][8] > 1.3 * ranks["uniform"][8]
+    assert ranks["mixit"][8] > 1.1 * ranks["uniform"][8]
     assert curves(records, "gradient_norm")["mixit"][8] == 1.0
 
 

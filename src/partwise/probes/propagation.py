@@ -58,7 +58,7 @@ def _streams(model: Any, batch: Batch) -> tuple[dict[str, Tensor], dict[str, Ten
     """What the first block is given and what each leaves with, and the gradients there; no parameter keeps any."""
     seen: dict[str, Tensor] = {}
 
-    def enter(block: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def enter(block: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
         seen["embed"] = given[0].detach().requires_grad_()
         return (seen["embed"], *given[1:])
 

@@ -4,7 +4,8 @@ Source: Dong, Noci, Khodak, Li 2025, arXiv:2506.01115, tables 6 and 7 (addition 
 Expected: as drawn, tokens of standard become alike with depth and those of shaped attention and MixiT do not, the
 published MixiT of few heads excepted: its sink head and nearly dead feed-forward make it collapse (mixit.md 4.4).
 Trained, embeddings_only is claimed to fail with depth where MixiT's mixing does not; whether that holds above the floor
-is what `small` asks. Minutes on two cores: quick 1, small 60 (estimated, not run).
+is what `small` asks, at one rate for all depths: an arm that fails may want another. Minutes on two cores: quick 1 to
+2, small 60 (estimated, not run).
 """
 
 import dataclasses
@@ -50,7 +51,7 @@ class Propagation:
     tasks: ClassVar[tuple[str, ...]] = ("needle", "addition")
     scales: ClassVar[dict[str, Scale]] = {
         "quick": Scale(summary="ten models of 64 blocks as drawn, none is trained: a minute on two cores", seeds=1),
-        "small": Scale(summary="depth 2 to 16, learning nothing but embeddings: an hour on two cores", seeds=1),
+        "small": Scale(summary="depth 2 to 16, learning nothing but embeddings: an hour on two cores", seeds=3),
     }
     as_drawn: ClassVar[tuple[str, ...]] = ("quick",)  # scales whose models are looked at and not trained
     view: ClassVar[View] = View(over="model.n_blocks", label="blocks", log=True)

@@ -98,7 +98,7 @@ def _figure(records: Sequence[RunRecord]) -> "Figure":
         if quantity in ("covariance", "gradient_norm"):
             axes.set_yscale("log", nonpositive="mask")
         axes.set_xlabel("blocks")
-        axes.set_title(title)
+        axes.set_title(title if quantity != "covariance" else f"{title} (gaps: below zero)")
         axes.grid(axis="y", color="#EEEEEE")
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=8)

@@ -70,15 +70,15 @@ class Expressivity:
                 yield from self._flat(about, found, plain)
             else:
                 yield from _falling(about, {f"{n_heads} heads": error for n_heads, error in found.items()})
-        most = self.heads[-1]
-        yield Line(
-            about=f"softmax heads, linear readout; {self.n_tokens} tokens",
-            what=f"error with {most} heads, half the plain mean's",
-            predicted=plain / 2,
-            measured=errors["softmax", "linear readout"][most],
-            tolerance=0.0,
-            relation="<=",
-        )
+            if (features, after) == ("softmax", "linear readout"):
+                yield Line(
+                    about=about,
+                    what=f"error with {max(found)} heads, half the plain mean's",
+                    predicted=plain / 2,
+                    measured=found[max(found)],
+                    tolerance=0.0,
+                    relation="<=",
+                )
         trained = self.trained()
         yield from self._border(trained)
         yield Chart(name="expressivity", draw=lambda: _figure(errors, trained, plain))
@@ -166,20 +166,19 @@ class Expressivity:
 
 
 def _falling(about: str, found: Mapping[str, float]) -> Iterator[Line]:
-    """Each error is no larger than the least of those before it."""
-    least = None
+    """Each error is no larger than the least of those before it, and the first no larger than one."""
+    least = 1.0
     for name, error in found.items():
-        bound = error if least is None else least
         yield Line(
             about=about,
             what=f"{name}, no more than before",
-            predicted=bound,
+            predicted=least,
             measured=error,
             tolerance=SAMPLING,
             because="sampling",
             relation="<=",
         )
-        least = min(bound, error)
+        least = min(least, error)
 
 
 def drawn(n: int, m: int, generator: torch.Generator) -> Retrieval:
