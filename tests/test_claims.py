@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from pathlib import Path
 
 import pytest
 from report.conftest import BITS, make_arm, make_run
@@ -9,6 +10,7 @@ from report.conftest import BITS, make_arm, make_run
 from partwise import configs
 from partwise.claims import Claim, Finding, Study, page
 from partwise.claims.claim import OPEN
+from partwise.claims.depth import becomes_alike, lines_hold, stays_apart
 from partwise.claims.judges import answer, fails, keeps, loses_capacity, ordered, rises, worsens
 from partwise.claims.page import PAPERS
 from partwise.errors import ConfigError, DamagedFile
@@ -219,6 +221,44 @@ def test_the_page_reads_the_folders_and_says_what_is_missing(tmp_path):
         page(tmp_path / "small")
 
 
+def as_drawn(*pairs, arm="mixit"):
+    """Correlations with 2 and with 32 blocks, a pair a seed."""
+    made = []
+    for seed, (shallow, deep) in enumerate(pairs):
+        (record,) = make_arm(arm, [0.5])
+        rows = [
+            Row(where=where, quantity="correlation", value=value)
+            for where, value in (("blocks.1", shallow), ("blocks.31", deep))
+        ]
+        made.append(dataclasses.replace(record, rows=rows, experiment=record.experiment | {"seed": seed}))
+    return Study("a", as_drawn=made)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "alike", "apart"),
+    [
+        ([(0.1, 0.8), (0.2, 0.9), (0.1, 0.7)], "confirmed", "contradicted"),
+        ([(0.1, 0.1), (0.2, 0.1), (0.1, 0.15)], "contradicted", "confirmed"),
+        ([(0.1, 0.1), (0.1, 0.9), (0.1, 0.1)], OPEN, OPEN),
+        ([(0.1, 0.8), (0.2, 0.9)], OPEN, OPEN),
+        ([], "not run", "not run"),
+    ],
+)
+def test_tokens_become_alike_or_stay_apart(pairs, alike, apart):
+    assert becomes_alike("mixit")(as_drawn(*pairs)).verdict == alike
+    assert stays_apart("mixit")(as_drawn(*pairs)).verdict == apart
+
+
+def test_a_theory_is_confirmed_where_all_lines_of_its_check_hold():
+    lines = [{"about": f"{name}, two-way", "what": "log energy", "holds": holds}
+             for name, holds in (("MixiT", True), ("MixiT", True), ("shaped attention", False))]  # fmt: skip
+    found = Study("a", lines={"propagation": lines})
+    assert lines_hold("propagation", "MixiT")(found).verdict == "confirmed"
+    failed = lines_hold("propagation", "shaped")(found)
+    assert (failed.verdict, failed.why) == ("contradicted", "beyond tolerance: shaped attention, two-way: log energy")
+    assert lines_hold("propagation", "MixiT")(Study("a")).verdict == "not run"
+
+
 def test_every_claim_says_where_its_value_is_from():
     for claims in PAPERS.values():
         for claim in claims:
@@ -229,6 +269,8 @@ def test_every_claim_says_where_its_value_is_from():
 @functools.cache
 def as_if_run(study):
     """The records that a study's recipe would leave, all with the same scores: to see that judges find them."""
+    if study == "propagation":  # of models as drawn, and of checks: those that are there
+        return Study.read(Path(__file__).parents[1] / "docs" / "results" / study)
     name, scale = ("mixit", "small") if study == "small" else (study, "quick")
     made = []
     for one in RECIPES[name]().experiments(scale, n_seeds=3):

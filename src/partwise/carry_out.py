@@ -7,13 +7,17 @@ from pathlib import Path
 
 import typer
 
+from partwise.as_drawn import look
 from partwise.display import Display, plan_text
 from partwise.errors import PartwiseError, Stopped
 from partwise.execution import check_device, usable_cores
 from partwise.experiment import Experiment
 from partwise.records import SELECTION, RunRecord, read_records, write_text
 from partwise.report import View, draw, draw_over, origin, render
+from partwise.report.depth import depth_grids, draw_depth
 from partwise.report.origin import minutes
+from partwise.report.table import grids_markdown
+from partwise.report.text import grids_text
 from partwise.sweep import Options, run_all
 
 
@@ -63,6 +67,27 @@ def carried_out(
     for line in display.busy:
         typer.echo(line, err=True)
     return records
+
+
+def carry_out_as_drawn(experiments: list[Experiment], out: Path, jobs: int | None, fresh: bool, dry_run: bool) -> None:
+    """Look at models that nobody trains, print and keep the table and the figure against depth."""
+    if dry_run:
+        typer.echo(f"{len(experiments)} models are looked at as they are drawn; none is trained:")
+        for one in experiments:
+            typer.echo(f"  {one.arm}, seed {one.seed}: {one.model.n_blocks} blocks of width {one.model.width}")
+        return
+    _check_writable(out)
+    records = look(experiments, out, jobs=jobs or usable_cores(), fresh=fresh, tell=typer.echo)
+    grids = depth_grids(records)
+    typer.echo(f"\n{grids_text(grids)}", nl=False)
+    last, machine = max(record.finished for record in records)[:10], records[0].execution["environment"]["machine"]
+    about = (
+        f"`partwise {shlex.join(sys.argv[1:])}`: {len(records)} models as drawn, none trained, {last}, on {machine}."
+    )
+    write_text(out / "table.txt", f"{about}\n\n{grids_text(grids)}")
+    write_text(out / "table.md", f"{about}\n\n{grids_markdown(grids)}")
+    draw_depth(records, out / "figure.png", note=about)
+    typer.echo(f"\ntable:  {out / 'table.md'} (and .txt)\nfigure: {out / 'figure.png'}")
 
 
 def _same_runs(experiments: list[Experiment]) -> list[tuple[str, str]]:

@@ -69,7 +69,7 @@ def list_(
     plugin: Plugin = None,
     debug: Debug = False,
 ) -> None:
-    """What there is: tasks, mixers, joins, architectures, learn rules, probes, recipes; a line each."""
+    """What there is: tasks, mixers, joins, architectures, learn rules, probes, recipes, checks; a line each."""
     _load_plugins(plugin)
     from partwise.catalogue import catalogue, render
 
@@ -130,7 +130,7 @@ def reproduce(
 ) -> None:
     """Run a paper's comparison at a size that fits your machine, and print the table."""
     files = _load_plugins(plugin)
-    from partwise.carry_out import carried_out, carry_out
+    from partwise.carry_out import carried_out, carry_out, carry_out_as_drawn
     from partwise.compose import planned, within_budget
     from partwise.execution import usable_cores
     from partwise.recipes import RECIPES
@@ -148,6 +148,9 @@ def reproduce(
     options = _options(precision, stack, threads, device, fresh, files)
     out = out or Path("out") / f"{recipe}-{plan.scale}"
     experiments = plan.experiments
+    if plan.scale in getattr(chosen, "as_drawn", ()):
+        carry_out_as_drawn(experiments, out, jobs, fresh, dry_run)
+        return
     if plan.grids:
         typer.echo(f"Rates are chosen on validation first: {len(plan.selection_runs())} runs.")
         selected = carried_out(plan.selection_runs(), out / SELECTION, jobs, options, dry_run)
@@ -215,6 +218,26 @@ def claims(
     else:
         write_text(out, text)
         typer.echo(f"claims: {out}")
+
+
+@app.command()
+def check(
+    what: Annotated[str, typer.Argument(help="theory: what papers derive, beside what small models do.")],
+    only: Annotated[str | None, typer.Option(help="Checks, with commas; `partwise list checks` shows them.")] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the lines and figures.")] = Path("out/check-theory"),
+    plugin: Plugin = None,
+    debug: Debug = False,
+) -> None:
+    """Hold predictions against measurements, a line each; exit code 1 where one fails."""
+    if what != "theory":
+        near = did_you_mean(what, ["theory"])
+        raise UnknownName(f"nothing is called {what!r} here.{near} What can be checked: theory.")
+    _load_plugins(plugin)
+    from partwise.checking import check_theory
+
+    lines = check_theory(_names(only), out, typer.echo)
+    if not all(line.holds for line in lines):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -6,6 +6,7 @@ OUT/runs/<digest>/experiment.json        what was asked for
                   model.safetensors      afterwards
                   record.json            the run, whole: its presence means that the run is finished
                   failure.json, error.txt   in place of record.json: why it stopped; the next start tries again
+OUT/as_drawn/<digest>.json               what was seen in a model that nobody trained
 """
 
 import contextlib
@@ -23,6 +24,7 @@ from partwise.errors import DamagedFile
 from partwise.rows import Row
 
 SELECTION = "selection"  # folder of the runs that rates are chosen by; they are never reported
+AS_DRAWN = "as_drawn"  # folder of what was seen in models that nobody trained
 FORMAT = 1  # of record.json; raised when an older program would misread it
 PARTIAL = ".part-"  # how a file begins that is still being written
 Status = Literal["done", "diverged", "failed"]
@@ -123,6 +125,11 @@ def read_records(folder: Path) -> list[RunRecord]:
     if not paths:
         raise DamagedFile(f"no finished run is in {folder}: no record.json below it.")
     return [RunRecord.from_file(paths[place]) for place in sorted(paths)]
+
+
+def read_as_drawn(folder: Path) -> list[RunRecord]:
+    """What was seen in models as drawn, in a stable order; none where nobody looked."""
+    return [RunRecord.from_file(path) for path in sorted((folder / AS_DRAWN).glob("*.json"))]
 
 
 def read_json(path: Path) -> Any:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from partwise.errors import ConfigError
-from partwise.records import read_records
+from partwise.records import RunRecord, read_as_drawn, read_json, read_records
 from partwise.report.cell import Cell
 from partwise.report.cells import cells
 from partwise.report.origin import origin
@@ -14,6 +14,7 @@ from partwise.report.origin import origin
 Verdict = Literal["confirmed", "contradicted", "not resolvable at this scale", "not run"]
 OPEN: Verdict = "not resolvable at this scale"
 NOT_RUN: Verdict = "not run"
+THEORY = "theory"  # folder of checks, in a folder of results
 
 
 @dataclass(frozen=True)
@@ -33,25 +34,33 @@ class Finding:
 
 @dataclass(frozen=True)
 class Study:
-    """The runs of one folder of results, as cells.
+    """The runs of one folder of results, as cells; and what was seen without training.
 
     Args:
         name: of the folder.
         cells: headlines, other metrics and strata.
         about: how many runs, minutes, when, on what machine.
+        as_drawn: models that nobody trained.
+        lines: of the checks in its folder `theory`, by the check's name.
     """
 
     name: str
     cells: list[Cell] = field(default_factory=list)
     about: str = "not run yet"
+    as_drawn: list[RunRecord] = field(default_factory=list)
+    lines: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path) -> "Study":
         """The folder's runs; none where it is not there yet."""
+        drawn = read_as_drawn(folder)
+        lines = {path.stem: read_json(path) for path in sorted((folder / THEORY).glob("*.json"))}
         if not (folder / "runs").is_dir():
-            return cls(folder.name)
+            said = [f"{len(drawn)} models as drawn"] if drawn else []
+            said += [f"{len(found)} lines of the check {name}" for name, found in lines.items()]
+            return cls(folder.name, about=", ".join(said) or "not run yet", as_drawn=drawn, lines=lines)
         records = read_records(folder)
-        return cls(folder.name, cells(records), origin(records))
+        return cls(folder.name, cells(records), origin(records), drawn, lines)
 
     def find(self, task: str, architecture: str, metric: str = "", **settings: Any) -> Cell | None:
         """The one cell on the whole test set with these fields (paths with __ for the dots).

@@ -5,6 +5,7 @@ the proposal of a replication (docs/papers/mixit.md).
 """
 
 from partwise.claims.claim import Claim, Study
+from partwise.claims.depth import becomes_alike, border, lines_hold, stays_apart
 from partwise.claims.judges import (
     answer,
     by_seed,
@@ -252,6 +253,56 @@ CLAIMS = [
     ),
     *(
         Claim(
+            about="Depth, before anything is learned",
+            claim=claim,
+            paper=paper,
+            status="second-hand",
+            study="propagation",
+            judge=judge,
+        )
+        for claim, paper, judge in (
+            (
+                "Tokens of a random Transformer become alike with depth",
+                "covariance .0022 with 2 blocks, .054 with 32 (table 7)",
+                becomes_alike("standard_published"),
+            ),
+            (
+                "Tokens of MixiT stay apart: the architecture as its code has it, 4 heads",
+                "flat from 2 to 32 blocks (table 7); heads not known",
+                stays_apart("mixit_published"),
+            ),
+            ("... with 64 heads, of which one is the sink", "as above", stays_apart("mixit_published, 64 heads")),
+            ("... with 4 heads and no sink", "as above", stays_apart("mixit_published, no sink")),
+            ("... clean: standard with its mixer swapped", "as above", stays_apart("mixit")),
+            (
+                "MixiT's token covariance follows an SDE as width and depth grow together",
+                "theorem, in words",
+                lines_hold("propagation", "MixiT"),
+            ),
+        )
+    ),
+    *(
+        Claim(
+            about="What random heads can express",
+            claim=claim,
+            paper="theorem, in words",
+            status="second-hand",
+            study="propagation",
+            judge=judge,
+        )
+        for claim, judge in (
+            (
+                "Random frozen queries and keys approximate retrieval, and more heads do so better",
+                lines_hold("expressivity", "softmax"),
+            ),
+            (
+                "Input-free mixing cannot, as long as all that follows is linear",
+                lines_hold("expressivity", "mixing heads, linear readout"),
+            ),
+        )
+    ),
+    *(
+        Claim(
             about="Questions of reviewers and readers",
             claim=question,
             paper="",
@@ -264,6 +315,7 @@ CLAIMS = [
             ("Do results depend on the particular draw?", "frozen_draw", _draws),
             ("What does unfreezing later cost or save?", "unfreezing", _stages),
             ("Which blocks need attention?", "interleaved", _patterns),
+            ("How many tokens does an MLP retrieve among, behind random mixing?", "propagation", border),
         )
     ),
 ]

@@ -52,6 +52,11 @@ def grid_text(grid: Grid, width: int | None = None) -> str:
     return drawn(grid, width)
 
 
+def grids_markdown(grids: Iterable[Grid]) -> str:
+    """Grids one below the other, each under its title."""
+    return "\n\n".join(part for grid in grids for part in (f"### {_escaped(grid.title)}", *_markdown_grid(grid))) + "\n"
+
+
 def _markdown(made: list[Cell]) -> str:
     first = overview(made)
     parts = [] if first is None else [f"### {_escaped(first.title)}", *grid_md(first)]

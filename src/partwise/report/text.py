@@ -52,6 +52,11 @@ def _room(width: int | None) -> int:
     return max(NARROWEST, width or shutil.get_terminal_size((100, 24)).columns)
 
 
+def grids_text(grids: Iterable[Grid], width: int | None = None) -> str:
+    """Grids one below the other; `width` as in `text`."""
+    return "\n\n".join(drawn(grid, width) for grid in grids) + "\n"
+
+
 def _narrowed(grid: Grid) -> Grid:
     """Long names of architectures in several lines, and so the rows' labels."""
     header = [_broken(name, NAME, BREAK_NAME) if "\n" not in name else name for name in grid.header]
