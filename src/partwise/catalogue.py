@@ -9,6 +9,8 @@ from typing import Any
 from partwise.architectures import architectures
 from partwise.channel_mixers import CHANNEL_MIXERS
 from partwise.configs import hints, to_plain
+from partwise.corpora import CORPORA
+from partwise.encoders import ENCODERS
 from partwise.errors import UnknownName, did_you_mean
 from partwise.joins import JOINS
 from partwise.parts import LEARN_RULES
@@ -24,6 +26,8 @@ REGISTRIES = {
     "joins": JOINS,
     "learn-rules": LEARN_RULES,
     "probes": PROBES,
+    "corpora": CORPORA,
+    "encoders": ENCODERS,
     "recipes": RECIPES,
 }
 

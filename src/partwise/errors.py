@@ -28,6 +28,10 @@ class PluginError(PartwiseError):
     """A file of the user's raised while it was loaded."""
 
 
+class MissingPackage(PartwiseError, ImportError):
+    """Something needs a package that the base install does not bring."""
+
+
 class Stopped(Exception):
     """Ctrl-C, after all runs have ended."""
 

@@ -22,6 +22,7 @@ from partwise.taps import listening
 from partwise.tasks import ACCURACY, REAL_ERROR, Metric
 
 CHUNK = 128  # examples scored at once; more leave the caches and take a third longer (docs/lab, 2026-12-01)
+LOGITS = 2**27  # of them at once, at most
 
 
 def predict(model: nn.Module, batch: Batch, read_BQ: Tensor | None = None) -> Tensor:
@@ -107,15 +108,17 @@ class Scored:
 
 
 @torch.no_grad()
-def score(model: nn.Module, batch: Batch) -> Scored:
-    """Run the model over the batch in chunks, of rows of like length where that saves their padding."""
+def score(model: nn.Module, batch: Batch, *, outputs: int = 1) -> Scored:
+    """Run the model over the batch in chunks, of rows of like length where that saves their padding; with many
+    `outputs` a position, in smaller ones."""
     device = next(model.parameters(), torch.empty(0)).device
     hits, scored, total = [], [], 0.0
     read_BQ, targets_BQ = batch.read()
+    chunk = max(1, min(CHUNK, LOGITS // (targets_BQ.shape[1] * outputs)))
     packs = read_BQ is not None and takes_packed(model, device)
     order_B = batch.used_BL.sum(-1).argsort(stable=True) if packs else torch.arange(len(batch))
     with mode(model, training=False):
-        for index_N in order_B.split(CHUNK):
+        for index_N in order_B.split(chunk):
             part = batch.at(index_N).packed() if packs else batch.at(index_N)
             longest, targets = part.tokens_BL.shape[1], targets_BQ[index_N].to(device)
             read = None if read_BQ is None else read_BQ[index_N].clamp(max=longest - 1).to(device)  # what is not scored
@@ -172,6 +175,8 @@ def rows(data: Any, batch: Batch, result: Scored, *, split: Split, step: int) ->
         if base is ACCURACY and scored.shape[1] > 1:
             exact, rows_scored = _exact(right, scored)
             yield Row(where=split, quantity=f"exact_match.floor.{name}", value=exact, n=rows_scored, step=step)
+    for name, nats in _floor_losses(data, batch, result.scored):
+        yield Row(where=split, quantity=f"loss.floor.{name}", value=nats, unit="nat", n=n, step=step)
     metric = headline_of(data)
     ceiling = metric.perfect if data.ceiling is None else data.ceiling
     if ceiling is not None:
@@ -197,6 +202,13 @@ def _floors(data: Any, batch: Batch) -> Iterator[tuple[str, Tensor, Tensor]]:
         yield name, *_hits(predicted_BL if read_BQ is None else predicted_BL.gather(1, read_BQ), targets_BQ)
 
 
+def _floor_losses(data: Any, batch: Batch, scored: Tensor) -> Iterator[tuple[str, float]]:
+    """A floor's name and its mean loss over the scored positions."""
+    read_BQ, _ = batch.read()
+    for name, nats_BL in data.floor_losses(batch).items() if hasattr(data, "floor_losses") else ():
+        yield name, _mean(nats_BL if read_BQ is None else nats_BL.gather(1, read_BQ), scored)
+
+
 def _measured(found: list[Row], split: Split) -> dict[str, float]:
     """What `derived` is made of, by name: the split's own numbers, and those of a stratum as 'n_pairs=3/accuracy'."""
     names = {split: ""} | {row.where: f"{row.where.removeprefix(f'{split}/')}/" for row in found if row.where != split}
@@ -216,9 +228,10 @@ def measure(
         step: training steps done.
         counts: {"trainable_parameters": ..., "total_parameters": ...}, for tasks that divide by them.
     """
-    found = list(rows(data, batch, score(model, batch), split=split, step=step))
+    found = list(rows(data, batch, score(model, batch, outputs=data.shape.output_width), split=split, step=step))
     if hasattr(data, "derived"):
-        measured = _measured(found, split) | dict(counts)
+        of_examples = data.counts(batch) if hasattr(data, "counts") else {}
+        measured = _measured(found, split) | dict(counts) | of_examples
         found += [replace(row, where=split, step=step) for row in data.derived(measured)]
     return found
 

@@ -181,7 +181,7 @@ def run(
             return done
         data, model = experiment.build()
         execution = settled_execution(place, chosen_execution(execution, model))
-        write_json(place / "experiment.json", configs.to_plain(experiment))
+        write_down(place, experiment, data)
         return _run(experiment, data, model, execution, place, checkpoint_seconds, watch)
 
 
@@ -210,6 +210,13 @@ def remove(place: Path, *patterns: str) -> None:
     for pattern in patterns:
         for path in place.glob(pattern):
             path.unlink(missing_ok=True)
+
+
+def write_down(place: Path, experiment: Experiment, data: Any) -> None:
+    """What was asked for, and what the task learned from its data, so that the folder is enough to use the model."""
+    write_json(place / "experiment.json", configs.to_plain(experiment))
+    if hasattr(data, "keep"):
+        data.keep(place)
 
 
 def chosen_execution(execution: Execution | Callable[[nn.Module], Execution] | None, model: nn.Module) -> Execution:

@@ -29,6 +29,7 @@ from partwise.experiment import (
     remove,
     run_folder,
     signed,
+    write_down,
 )
 from partwise.flops import flops_per_example
 from partwise.model import Transformer
@@ -170,7 +171,7 @@ def _run(members: list[_Member], execution: Execution, places: dict[int, Path | 
         if place is not None:
             remove(place, "checkpoint.safetensors")
             write_json(place / "execution.json", execution.to_plain())
-            write_json(place / "experiment.json", configs.to_plain(member.experiment))
+            write_down(place, member.experiment, member.data)
     records, flops = {}, {}
     with execution.in_force():
         _fit(members, execution)

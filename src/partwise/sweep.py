@@ -32,6 +32,8 @@ from partwise import configs
 from partwise.calibration import faster, step_ms
 from partwise.channel_mixers import CHANNEL_MIXERS
 from partwise.checkpoint import load_tensors
+from partwise.corpora import CORPORA
+from partwise.encoders import ENCODERS
 from partwise.errors import ConfigError, PartwiseError
 from partwise.execution import Execution, choose_execution, usable_cores
 from partwise.experiment import Busy, Experiment, kept, run, run_folder
@@ -304,7 +306,7 @@ def _context() -> Any:
 
 def _modules_of_parts() -> set[str]:
     """Modules outside the package that register parts: `__main__`, or what a script imports."""
-    registries = (TASKS, TOKEN_MIXERS, CHANNEL_MIXERS, JOINS, PROBES, LEARN_RULES)
+    registries = (TASKS, TOKEN_MIXERS, CHANNEL_MIXERS, JOINS, PROBES, LEARN_RULES, CORPORA, ENCODERS)
     found = {registry[name].__module__ for registry in registries for name in registry.names()}
     return {module for module in found if not module.startswith(("partwise.", "partwise_plugin_"))}
 

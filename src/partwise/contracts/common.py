@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from partwise import configs
 from partwise.batch import IGNORE, Batch
 from partwise.channel_mixers import CHANNEL_MIXERS
+from partwise.corpora import CORPORA
+from partwise.encoders import ENCODERS
 from partwise.errors import ConfigError
 from partwise.joins import JOINS
 from partwise.model import BlockConfig, ModelConfig, Transformer
@@ -49,7 +51,7 @@ def name_of(config: Any) -> str:
 
 def _registry_of(config: Any) -> Registry | None:
     """The catalogue that the config is registered in, if any."""
-    every = (TOKEN_MIXERS, CHANNEL_MIXERS, JOINS, TASKS, PROBES)
+    every = (TOKEN_MIXERS, CHANNEL_MIXERS, JOINS, TASKS, PROBES, CORPORA, ENCODERS)
     return next((registry for registry in every if type(config) in registry), None)
 
 

@@ -15,8 +15,12 @@ and, where the task has use for it:
     all_of(split) -> Batch                              a finite task's whole split; evaluation then uses all of it
     sample_each(n, split=..., generators=...)           a batch from each generator, as an iterator; what `sample` gives
                                                         one by one, bit for bit, in less time
-    derived(measured) -> Iterator[Row]                  further rows, from the scores and the parameter counts;
-                                                        `where` is filled in by whoever measures
+    floor_losses(batch) -> {name: nats (B, L)}          for a headline that is a loss: predictors without the ability
+                                                        that give probabilities; read at the targets
+    counts(batch) -> {name: number}                     what else `derived` needs to know of the examples
+    derived(measured) -> Iterator[Row]                  further rows, from the scores, the parameter counts and
+                                                        `counts`; `where` is filled in by whoever measures
+    keep(folder)                                        put beside a run what the task learned from its data
 
 `measured` names each number by its quantity ("accuracy", "accuracy.floor.counting"), and one of a stratum with the
 stratum before it ("kind=2/accuracy", "kind=2/accuracy.floor.counting").
@@ -37,7 +41,11 @@ from partwise.shapes import Split, TaskShape
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """What a score is: its name, unit, which way is better, and the bounds that no interval leaves."""
+    """What a score is: its name, unit, which way is better, and the bounds that no interval leaves.
+
+    `perfect` is None where nobody knows the best score: then no run is solved, and arms are compared by the difference
+    of their scores, once standard is better than the floor by `margin`.
+    """
 
     name: str
     unit: str = ""
@@ -45,6 +53,7 @@ class Metric:
     low: float | None = 0.0
     high: float | None = 1.0
     perfect: float | None = 1.0
+    margin: float | None = None
 
 
 ACCURACY = Metric(name="accuracy")
