@@ -78,6 +78,8 @@ WRONG = [
     "table no_such_folder",
     "figure no_such_folder -o a.png",
     "compare no_such_folder other",
+    "check theoy",
+    "check theory --only propogation",
     "list mixer",
     "new mixer foo",
     "new task Foo-bar",

@@ -17,6 +17,7 @@ from partwise.parts import LEARN_RULES
 from partwise.probes import PROBES
 from partwise.recipes import RECIPES, Recipe
 from partwise.tasks import TASKS
+from partwise.theory import CHECKS
 from partwise.token_mixers import TOKEN_MIXERS
 
 REGISTRIES = {
@@ -29,6 +30,7 @@ REGISTRIES = {
     "corpora": CORPORA,
     "encoders": ENCODERS,
     "recipes": RECIPES,
+    "checks": CHECKS,
 }
 
 

@@ -69,7 +69,7 @@ def list_(
     plugin: Plugin = None,
     debug: Debug = False,
 ) -> None:
-    """What there is: tasks, mixers, joins, architectures, learn rules, probes, recipes; a line each."""
+    """What there is: tasks, mixers, joins, architectures, learn rules, probes, recipes, checks; a line each."""
     _load_plugins(plugin)
     from partwise.catalogue import catalogue, render
 
@@ -210,6 +210,26 @@ def claims(
     else:
         write_text(out, text)
         typer.echo(f"claims: {out}")
+
+
+@app.command()
+def check(
+    what: Annotated[str, typer.Argument(help="theory: what papers derive, beside what small models do.")],
+    only: Annotated[str | None, typer.Option(help="Checks, with commas; `partwise list checks` shows them.")] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the lines and figures.")] = Path("out/check-theory"),
+    plugin: Plugin = None,
+    debug: Debug = False,
+) -> None:
+    """Hold predictions against measurements, a line each; exit code 1 where one fails."""
+    if what != "theory":
+        near = did_you_mean(what, ["theory"])
+        raise UnknownName(f"nothing is called {what!r} here.{near} What can be checked: theory.")
+    _load_plugins(plugin)
+    from partwise.checking import check_theory
+
+    lines = check_theory(_names(only), out, typer.echo)
+    if not all(line.holds for line in lines):
+        raise typer.Exit(1)
 
 
 @app.command()
