@@ -7,7 +7,7 @@ from partwise import fast
 from partwise.batch import Batch
 from partwise.model import Transformer
 from partwise.parts import LearnRule
-from partwise.training import backward
+from partwise.updates import backward
 
 
 def step_flops(

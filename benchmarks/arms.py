@@ -15,9 +15,10 @@ from benchmarks.rounds import ratio, rounds
 from benchmarks.text import RandomText
 from benchmarks.work import Work
 from partwise.checkpoint import save_tensors, weights
+from partwise.course import Fit
 from partwise.decoding import Decoder
 from partwise.parts import census
-from partwise.training import Fit, save_checkpoint
+from partwise.resuming import save_checkpoint
 
 ARMS = ("standard", "frozen_qk", "frozen_mlp", "mixit")
 DECODED = ("standard", "mixit")  # what is frozen decodes as what learned does: the two frozen arms are standard here

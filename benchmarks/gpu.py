@@ -32,7 +32,7 @@ from partwise.shapes import MixerSize
 from partwise.tasks.needle import Needle
 from partwise.token_mixers.attention import Attention
 from partwise.token_mixers.random_mixing import RandomMixing
-from partwise.training import TrainConfig
+from partwise.train_config import TrainConfig
 
 ENOUGH = 400  # seconds, after which no further row is begun
 ARMS = ("standard", "mixit")

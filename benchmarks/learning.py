@@ -21,7 +21,7 @@ from partwise.recipes.mixit import Mixit
 from partwise.records import RunRecord
 from partwise.sweep import Options, run_all
 from partwise.tasks import Metric
-from partwise.training import Precision
+from partwise.updates import Precision
 
 TASKS = ("needle", "addition", "brackets")
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")

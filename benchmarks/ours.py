@@ -9,8 +9,9 @@ from partwise.batch import Batch
 from partwise.calibration import faster, step_ms
 from partwise.execution import Execution
 from partwise.parts import AllBut
-from partwise.training import Precision, TrainConfig
-from partwise.training import stepper as step_of
+from partwise.train_config import TrainConfig
+from partwise.updates import Precision
+from partwise.updates import stepper as step_of
 
 
 def fastest(model: nn.Module, batch: Batch, *, threads: int) -> Precision:

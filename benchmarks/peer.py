@@ -17,7 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PrinterCallback, Trainer
 from partwise.batch import IGNORE, Batch
 from partwise.evaluation import CHUNK
 from partwise.model import Transformer
-from partwise.training import TrainConfig
+from partwise.train_config import TrainConfig
 
 transformers.logging.set_verbosity_error()
 

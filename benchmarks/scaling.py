@@ -24,7 +24,7 @@ from partwise.experiment import Experiment, vary
 from partwise.model import ModelConfig
 from partwise.sweep import Options, run_all
 from partwise.tasks.needle import Needle
-from partwise.training import TrainConfig
+from partwise.train_config import TrainConfig
 
 ARMS = ("standard", "mixit")
 BASE = Work()

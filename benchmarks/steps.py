@@ -15,7 +15,7 @@ from partwise.model import ModelConfig, Transformer
 from partwise.seeds import generator_for
 from partwise.tasks.addition import Addition
 from partwise.tasks.needle import Needle
-from partwise.training import Precision
+from partwise.updates import Precision
 
 N_BATCHES = 4  # used in turn, so that no side lives on one batch in its caches
 AGREE: dict[Precision, float] = {"float32": 1e-5, "bfloat16": 2e-2}  # relative, of the two sides' first losses

@@ -13,7 +13,8 @@ from partwise.batch import Batch
 from partwise.model import ModelConfig, Transformer
 from partwise.parts import LearnRule
 from partwise.seeds import generator_for
-from partwise.training import Precision, TrainConfig, optimizer_for, stepper
+from partwise.train_config import TrainConfig
+from partwise.updates import Precision, optimizer_for, stepper
 
 
 @dataclass(frozen=True, kw_only=True)

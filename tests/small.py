@@ -7,7 +7,7 @@ from partwise.experiment import Experiment
 from partwise.model import ModelConfig
 from partwise.tasks.needle import Needle
 from partwise.token_mixers.attention import Attention
-from partwise.training import TrainConfig
+from partwise.train_config import TrainConfig
 
 
 def experiment(**changes: Any) -> Experiment:

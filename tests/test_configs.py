@@ -28,7 +28,7 @@ from partwise.token_mixers import TOKEN_MIXERS
 from partwise.token_mixers.attention import Attention
 from partwise.token_mixers.random_mixing import RandomMixing
 from partwise.token_mixers.uniform import Uniform
-from partwise.training import PartRate, TrainConfig
+from partwise.train_config import PartRate, TrainConfig
 
 REGISTRIES = (TASKS, TOKEN_MIXERS, CHANNEL_MIXERS, JOINS, PROBES)
 EVERY = [(registry, name) for registry in REGISTRIES for name in registry.names()]

@@ -19,7 +19,7 @@ from partwise.shapes import TaskShape
 from partwise.tasks.memorization import Memorization
 from partwise.tasks.needle import Needle
 from partwise.token_mixers.attention import Attention
-from partwise.training import TrainConfig
+from partwise.train_config import TrainConfig
 from partwise.trial import train
 
 

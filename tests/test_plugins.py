@@ -21,7 +21,8 @@ from partwise.tasks import TASKS
 from partwise.tasks.needle import Needle
 from partwise.token_mixers import TOKEN_MIXERS
 from partwise.token_mixers.attention import Attention
-from partwise.training import TrainConfig, fit
+from partwise.train_config import TrainConfig
+from partwise.training import fit
 
 HERE = Path(__file__).parent / "plugins"
 

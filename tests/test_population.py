@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,16 +17,19 @@ from partwise.errors import ConfigError
 from partwise.execution import Execution
 from partwise.experiment import Busy, Experiment, load_run, locked, run, run_folder, vary
 from partwise.parts import AllBut, Only, Stages
+from partwise.plugins import load_plugin
 from partwise.population import StepTimes, check_stackable, kind_of, stacking_pays, step_times, train_population
 from partwise.probes.mix_entropy import MixEntropy
-from partwise.stack import Stack, Trained, side_by_side
+from partwise.stack import Stack, Trained, Unstackable, side_by_side
+from partwise.sweep import Options, run_all
 from partwise.tasks import TASKS
 from partwise.token_mixers import TOKEN_MIXERS
 from partwise.token_mixers.attention import Attention
 from partwise.token_mixers.random_mixing import RandomMixing
-from partwise.training import PartRate
+from partwise.train_config import PartRate
 
 QK = ("blocks.*.token_mixer.query", "blocks.*.token_mixer.key")
+WITH_STATE = Path(__file__).parent / "plugins" / "with_state.py"
 VALUE = ("blocks.*.token_mixer.value",)
 FEW = ("embed", "unembed", "blocks.0")
 
@@ -274,3 +278,48 @@ def test_an_execution_from_before_populations_can_be_read(tmp_path):
     (place / "execution.json").write_text(json.dumps(plain))
     assert run(one, tmp_path).execution["stacked"] == 1
     assert configs.from_plain(Experiment, json.loads((place / "experiment.json").read_text())) == one
+
+
+def with_state(how):
+    load_plugin(WITH_STATE)
+    task = {"name": "modular_addition", "p": 11}  # of full rows: a packed batch meets its mixer in groups
+    return experiment(task=task, model__token_mixer={"name": "with_state", "how": how}, train__steps=20)
+
+
+@pytest.mark.parametrize("how", ["in_place", "anew"])
+def test_buffers_that_training_moves_are_each_models_own(tmp_path, how):
+    runs = vary(with_state(how), seed=range(2), train__lr=[3e-3, 1e-2])
+    agree(train_population(runs, tmp_path / "one"), [run(each, tmp_path / "each") for each in runs])
+    for each in runs:
+        ours, theirs = (weights(load_run(run_folder(tmp_path / where, each))[1]) for where in ("one", "each"))
+        assert theirs["blocks.0.token_mixer.seen"] == 20
+        for name, tensor in theirs.items():
+            torch.testing.assert_close(ours[name], tensor, rtol=1e-3, atol=1e-5, msg=name)
+
+
+def test_what_is_frozen_keeps_its_buffers_and_one_that_joins_later_moves_them(tmp_path):
+    frozen = AllBut("blocks.*.token_mixer")
+    late = Stages((0, frozen), (15, AllBut()))
+    for learn, moves in ((frozen, 0), (late, 5)):
+        runs = vary(with_state("in_place"), learn=[learn], seed=range(2))
+        agree(train_population(runs, tmp_path), [run(each) for each in runs])
+        for each in runs:
+            assert load_run(run_folder(tmp_path, each))[1].blocks[0].token_mixer.seen == moves
+
+
+def test_a_module_with_buffers_that_only_some_models_learn_is_no_population(tmp_path):
+    runs = vary(with_state("in_place"), learn=[AllBut(), AllBut("blocks.0.token_mixer")])
+    with pytest.raises(Unstackable, match=r"blocks\.0\.token_mixer has buffers and is frozen in some"):
+        train_population(runs)
+    assert [record.status for record in run_all(runs, tmp_path, jobs=1, options=Options(stack="auto"))] == ["done"] * 2
+
+
+@pytest.mark.parametrize(("how", "said"), [("dropout", "random operation"), ("branch", "data-dependent control flow")])
+def test_models_that_vmap_refuses_are_trained_singly_where_that_is_left_open(tmp_path, how, said):
+    runs = vary(with_state(how), seed=range(2))
+    with pytest.raises(ConfigError, match=f"cannot be trained as one: .*{said}.*on its own"):
+        train_population(runs)
+    singly = run_all(runs, tmp_path / "auto", jobs=1, options=Options(stack="auto"))
+    assert [(record.status, record.execution["stacked"]) for record in singly] == [("done", 1)] * 2
+    failed = run_all(runs[:2], tmp_path / "always", jobs=1, options=Options(stack="always"))
+    assert all(record.status == "failed" and said in record.detail for record in failed)

@@ -19,7 +19,8 @@ from partwise.errors import ConfigError, DamagedFile
 from partwise.experiment import Busy, load_run, locked, run, run_folder
 from partwise.parts import AllBut, Stages
 from partwise.records import RunRecord
-from partwise.training import TrainConfig, fit
+from partwise.train_config import TrainConfig
+from partwise.training import fit
 
 
 class Killed(BaseException):

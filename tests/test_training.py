@@ -8,13 +8,16 @@ import torch
 from small import experiment
 from torch import nn
 
+from partwise import updates
 from partwise.checkpoint import weights
 from partwise.errors import ConfigError, UnknownAddress
 from partwise.evaluation import predict
 from partwise.parts import AllBut, Only, Stages
 from partwise.seeds import generator_for
 from partwise.token_mixers import TOKEN_MIXERS
-from partwise.training import PartRate, TrainConfig, backward, fit, optimizer_for
+from partwise.train_config import PartRate, TrainConfig
+from partwise.training import fit
+from partwise.updates import backward, optimizer_for
 
 QK = ("blocks.*.token_mixer.query", "blocks.*.token_mixer.key")
 
@@ -352,19 +355,17 @@ def test_an_entry_of_the_history_is_the_mean_of_the_losses_since_the_last():
     one = experiment(train__steps=200)
     data, model = one.build()
     losses = []
-    import partwise.training as training
-
-    real = training.backward
+    real = updates.backward
 
     def noted(*args, **kwargs):
         losses.append(real(*args, **kwargs))
         return losses[-1]
 
-    training.backward = noted
+    updates.backward = noted
     try:
         state = fit(model, data, learn=AllBut(), config=one.train, seed=0)
     finally:
-        training.backward = real
+        updates.backward = real
     expected = [sum(losses[i : i + 2]) / 2 for i in range(0, 200, 2)]
     assert [entry["loss"] for entry in state.history] == pytest.approx(expected, rel=1e-12)
     assert again.history[-1]["loss"] == every.history[-1]["loss"]

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from partwise.token_mixers.none import NoTokenMixer as NoTokenMixer
     from partwise.token_mixers.random_mixing import RandomMixing as RandomMixing
     from partwise.token_mixers.uniform import Uniform as Uniform
-    from partwise.training import PartRate as PartRate
-    from partwise.training import TrainConfig as TrainConfig
+    from partwise.train_config import PartRate as PartRate
+    from partwise.train_config import TrainConfig as TrainConfig
     from partwise.trial import train as train
 
 _HOME = {  # the same at run time; a test holds the two together
@@ -91,7 +91,7 @@ _HOME = {  # the same at run time; a test holds the two together
     "token_mixers.none": ("NoTokenMixer",),
     "token_mixers.random_mixing": ("RandomMixing",),
     "token_mixers.uniform": ("Uniform",),
-    "training": ("PartRate", "TrainConfig"),
+    "train_config": ("PartRate", "TrainConfig"),
     "trial": ("train",),
 }
 _VERBS = {"render": "table", "draw": "figure"}  # called as on the command line

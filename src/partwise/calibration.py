@@ -14,7 +14,8 @@ from torch import nn
 from partwise.batch import Batch
 from partwise.execution import Execution
 from partwise.parts import LearnRule
-from partwise.training import Precision, TrainConfig, stepper
+from partwise.train_config import TrainConfig
+from partwise.updates import Precision, stepper
 
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
 

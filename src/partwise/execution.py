@@ -15,7 +15,7 @@ from torch import nn
 
 from partwise.errors import ConfigError
 from partwise.plugins import loaded_hashes
-from partwise.training import Precision
+from partwise.updates import Precision
 
 SMALL = 5_000_000  # parameters; below it one thread is the default, since two can be slower next to a busy process
 

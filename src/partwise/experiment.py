@@ -23,7 +23,7 @@ from partwise.probes import PROBES, Probe
 from partwise.records import PARTIAL, RunRecord, read_json, write_json, write_text
 from partwise.seeds import generator_for
 from partwise.tasks import TASKS, Task
-from partwise.training import TrainConfig
+from partwise.train_config import TrainConfig
 from partwise.trial import Watch, train
 
 

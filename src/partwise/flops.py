@@ -11,7 +11,7 @@ from partwise import fast
 from partwise.evaluation import mode
 from partwise.parts import LearnRule
 from partwise.seeds import generator_for
-from partwise.training import backward
+from partwise.updates import backward
 
 
 def flops_per_example(model: nn.Module, data: Any, learn: LearnRule) -> list[tuple[int, float]]:

@@ -13,7 +13,7 @@ from partwise.experiment import Experiment
 from partwise.flops import flops_per_example, spent
 from partwise.parts import Census, census
 from partwise.seeds import generator_for
-from partwise.training import backward, optimizer_for
+from partwise.updates import backward, optimizer_for
 
 START_SECONDS = 3.0  # loading torch into the server that runs are forked from
 EACH_SECONDS = 0.4  # building, counting and writing down one run

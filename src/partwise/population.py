@@ -19,6 +19,7 @@ from torch import nn
 
 from partwise import configs
 from partwise.batch import Batch
+from partwise.course import Course, Fit, Progress
 from partwise.errors import ConfigError
 from partwise.execution import Execution
 from partwise.experiment import (
@@ -37,8 +38,9 @@ from partwise.parts import AllBut
 from partwise.records import RunRecord, write_json
 from partwise.seeds import generator_for
 from partwise.stack import Stack, Trained
-from partwise.training import Course, Fit, Progress, TrainConfig, stepper
+from partwise.train_config import TrainConfig
 from partwise.trial import outcome, recorded
+from partwise.updates import stepper
 
 Chooser = Callable[[nn.Module], Execution]
 
@@ -70,6 +72,7 @@ def train_population(
 
     Raises:
         ConfigError: there is no experiment, or two differ in more than may be.
+        Unstackable: their models cannot take a step together (stack.py says when).
         Busy: another process runs one of them in `out`.
     """
     experiments = [configs.checked(experiment) for experiment in experiments]

@@ -13,9 +13,18 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from partwise.batch import IGNORE, Batch
-from partwise.evaluation import loss_sum
+from partwise.errors import ConfigError
+from partwise.evaluation import loss_sum, mode
 from partwise.parts import LearnRule, ever_learning
-from partwise.training import Precision, TrainConfig, peaks_and_decays
+from partwise.train_config import TrainConfig
+from partwise.updates import Precision, modes_of, peaks_and_decays, still_what_is_frozen
+
+
+class Unstackable(ConfigError):
+    """These models cannot take their steps together, each by itself they can."""
+
+    def __init__(self, reason: str):
+        super().__init__(f"these models cannot be trained as one: {reason}; each on its own (--stack never) they can.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +48,9 @@ class Stack:
     Args:
         trained: one for each row. The weights are copied; `hand_back` puts them into the model again.
         precision: of the arithmetic.
+
+    Raises:
+        Unstackable: a module with statistics of its own, such as a batch norm, is frozen in some and learns in others.
     """
 
     def __init__(self, trained: Sequence[Trained], *, precision: Precision = "float32"):
@@ -52,11 +64,14 @@ class Stack:
         self.sizes = [shape.numel() for shape in self.shapes.values()]
         self.sizes_N = torch.tensor(self.sizes, device=self.device)
         self.turns = {0}.union(*(one.learn.changes() for one in trained))
+        self.learning: set[str] = set()
+        self._check_modes()
 
         def rows(name: str) -> Tensor:
             return torch.stack([tensors[name].detach() for tensors in whole])
 
-        self.still = {name: rows(name) for name in whole[0] if name not in learn}
+        self.still = {name: rows(name) for name in named[0] if name not in learn}
+        self.buffers = {name: rows(name) for name in whole[0] if name not in named[0]}
         self.value_MP = torch.cat([rows(name).flatten(1) for name in self.shapes], dim=1)
         self.mean_MP, self.square_MP = torch.zeros_like(self.value_MP), torch.zeros_like(self.value_MP)
         self.learns_MP = torch.zeros_like(self.value_MP, dtype=torch.bool)
@@ -89,6 +104,7 @@ class Stack:
         self.trained = [self.trained[row] for row in rows]
         there = torch.tensor(rows, device=self.device)
         self.still = {name: tensor[there] for name, tensor in self.still.items()}
+        self.buffers = {name: tensor[there] for name, tensor in self.buffers.items()}
         self.value_MP, self.learns_MP = self.value_MP[there], self.learns_MP[there]
         self.mean_MP, self.square_MP = self.mean_MP[there], self.square_MP[there]
         self.peak_MN, self.decay_MN = self.peak_MN[rows], self.decay_MN[rows]
@@ -96,18 +112,27 @@ class Stack:
 
     @torch.no_grad()
     def hand_back(self, row: int) -> None:
-        """Put what the row has learned into its model."""
+        """Put what the row has learned, and what became of its buffers, into its model."""
         parameters = dict(self.trained[row].model.named_parameters())
         for name, value_P in zip(self.shapes, self.value_MP[row].split(self.sizes), strict=True):
             parameters[name].copy_(value_P.view(self.shapes[name]))
+        for name, buffer in self.trained[row].model.named_buffers():
+            buffer.copy_(self.buffers[name][row])
 
     def learned(self, row: int) -> Tensor:
         """What learns now in the row's model, side by side."""
         return self.value_MP[row, self.learns_MP[row]]
 
+    def _check_modes(self) -> None:
+        for step in sorted(self.turns):
+            first, *others = (modes_of(one.model, one.learn.learning(one.model, step)) for one in self.trained)
+            for name in (name for modes in others for name in modes if modes[name] != first[name]):
+                raise Unstackable(f"{name} has buffers and is frozen in some of them and learns in others")
+
     def _turn(self, step: int) -> None:
         """Begin a stage: what begins to learn has fresh moments, and what stops loses its own."""
         rules = [one.learn.learning(one.model, step) for one in self.trained]
+        self.learning = rules[0]  # as the modes go, all rules are alike
         learns_MN = torch.tensor([[name in learning for name in self.shapes] for learning in rules])
         went_on_MP = self._spread(learns_MN & self.learns_MN)
         self.mean_MP.masked_fill_(~went_on_MP, 0.0)
@@ -122,7 +147,7 @@ class Stack:
         held = [whole.tokens_BL, whole.targets_BL, whole.lengths_B, read_BQ, targets_BQ]
         by_model = [None if tensor is None else tensor.to(self.device).unflatten(0, (n_models, -1)) for tensor in held]
         count_M = whole.scored_BL.view(n_models, -1).sum(1).clamp(min=1).to(self.device)
-        in_dims: Any = (0, 0, *(None if tensor is None else 0 for tensor in by_model))
+        in_dims: Any = (0, 0, 0, *(None if tensor is None else 0 for tensor in by_model))
         value_MP = self.value_MP.detach().requires_grad_()
         total_M = torch.zeros(n_models, device=self.device)
         n_rows, n_pieces = len(batches[0]), self.config.accumulate
@@ -134,28 +159,47 @@ class Stack:
                 for (name, shape), value in zip(self.shapes.items(), value_MP.split(self.sizes, dim=1), strict=True)
             }
             # The models do not meet, so the plain gradient of the sum holds the gradient of each in its row.
-            loss_M = vmap(self._loss, in_dims=in_dims)(learned, self.still, *part) / count_M
+            sum_M, self.buffers = self._over_models(in_dims, learned, self.still, self.buffers, *part)
+            loss_M = sum_M / count_M
             loss_M.sum().backward()
             total_M += loss_M.detach()
         assert value_MP.grad is not None
         return total_M, value_MP.grad
 
+    def _over_models(self, in_dims: Any, *given: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        """`_loss` of all models.
+
+        Raises:
+            Unstackable: a model draws at random in its forward, branches on a tensor's value, or does what has no rule.
+        """
+        try:
+            with mode(self.skeleton, training=True):
+                still_what_is_frozen(self.skeleton, self.learning)
+                return vmap(self._loss, in_dims=in_dims)(*given)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            said = str(error).removeprefix("vmap: ").split(". ")[0].split("\n")[0].rstrip(".")
+            raise Unstackable(f"torch.func says {said!r}") from error
+
     def _loss(
         self,
         learned: dict[str, Tensor],
         still: dict[str, Tensor],
+        buffers: dict[str, Tensor],
         tokens_BL: Tensor,
         targets_BL: Tensor,
         lengths_B: Tensor | None,
         read_BQ: Tensor | None,
         targets_BQ: Tensor,
-    ) -> Tensor:
-        """Of one model, summed over its scored positions."""
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Of one model, summed over its scored positions; and its buffers, which its forward may have changed."""
         batch = Batch(tokens_BL=tokens_BL, targets_BL=targets_BL, lengths_B=lengths_B)
         bfloat16 = torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16")
+        held = learned | still | buffers
         with bfloat16:
-            logits = functional_call(self.skeleton, learned | still, (batch, read_BQ))
-        return loss_sum(logits, targets_BQ)
+            logits = functional_call(self.skeleton, held, (batch, read_BQ))
+        return loss_sum(logits, targets_BQ), {name: held[name].detach() for name in buffers}
 
     @torch.no_grad()
     def _adamw(self, step: int, gradient_MP: Tensor, moves_MP: Tensor) -> None:

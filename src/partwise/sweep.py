@@ -34,6 +34,7 @@ from partwise.channel_mixers import CHANNEL_MIXERS
 from partwise.checkpoint import load_tensors
 from partwise.corpora import CORPORA
 from partwise.encoders import ENCODERS
+from partwise.course import Progress
 from partwise.errors import ConfigError, PartwiseError
 from partwise.execution import Execution, choose_execution, usable_cores
 from partwise.experiment import Busy, Experiment, kept, run, run_folder
@@ -44,9 +45,10 @@ from partwise.population import StepTimes, kind_of, step_times, train_population
 from partwise.probes import PROBES
 from partwise.records import RunRecord, read_json, write_text
 from partwise.seeds import generator_for
+from partwise.stack import Unstackable
 from partwise.tasks import TASKS
 from partwise.token_mixers import TOKEN_MIXERS
-from partwise.training import Precision, Progress
+from partwise.updates import Precision
 
 Kind = Literal["started", "progress", "finished", "kept", "busy"]
 
@@ -183,8 +185,9 @@ def _shared_out(
         times = None
         if options.stack == "auto" and len(parts[-1]) > 1:  # timed before the machine is busy
             stacked = [experiments[index] for index in parts[-1]]
-            times = step_times(stacked, execution=_chooser(options, at_once=jobs))
-            if not times.pays:
+            with contextlib.suppress(Unstackable):
+                times = step_times(stacked, execution=_chooser(options, at_once=jobs))
+            if times is None or not times.pays:
                 parts = [(index,) for index in group]
         works += [_Work(part, times if len(part) > 1 else None) for part in parts]
     return works

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from partwise import configs
+from partwise.course import Fit, Progress, parameter_counts
 from partwise.errors import ConfigError
 from partwise.evaluation import evaluation_batch, headline_of, measure, mode, predict
 from partwise.execution import Execution, choose_execution
@@ -18,7 +19,8 @@ from partwise.parts import AllBut, LearnRule, census
 from partwise.records import RunRecord
 from partwise.rows import Row
 from partwise.seeds import generator_for
-from partwise.training import Fit, Progress, TrainConfig, fit, parameter_counts
+from partwise.train_config import TrainConfig
+from partwise.training import fit
 
 Watch = Callable[[Progress], None]
 

@@ -11,7 +11,7 @@ from partwise.tasks.memorization import Memorization
 from partwise.tasks.modular_addition import ModularAddition
 from partwise.tasks.needle import Needle
 from partwise.token_mixers.attention import Attention
-from partwise.training import TrainConfig
+from partwise.train_config import TrainConfig
 
 # Peak rates at quick's sizes: by task, the usual one and those of arms that do better with another, chosen on
 # validation of seeds that are not reported (docs/lab/2026-11-30-first-light.md). Small and large choose anew.
