@@ -33,8 +33,8 @@ from partwise.calibration import faster, step_ms
 from partwise.channel_mixers import CHANNEL_MIXERS
 from partwise.checkpoint import load_tensors
 from partwise.corpora import CORPORA
-from partwise.encoders import ENCODERS
 from partwise.course import Progress
+from partwise.encoders import ENCODERS
 from partwise.errors import ConfigError, PartwiseError
 from partwise.execution import Execution, choose_execution, usable_cores
 from partwise.experiment import Busy, Experiment, kept, run, run_folder

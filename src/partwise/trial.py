@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from partwise import configs
+from partwise.batch import Batch
 from partwise.course import Fit, Progress, parameter_counts
 from partwise.errors import ConfigError
 from partwise.evaluation import evaluation_batch, headline_of, measure, mode, predict
@@ -23,6 +24,7 @@ from partwise.train_config import TrainConfig
 from partwise.training import fit
 
 Watch = Callable[[Progress], None]
+SHOWN = 256  # examples that a probe is shown
 
 
 def train(
@@ -172,11 +174,22 @@ def _tested(
     batch = evaluation_batch(data, "test", n=test_size, seed=seed)
     found = measure(model, data, batch, split="test", step=state.step, counts=counts)
     found += _rise(state, headline_of(data).name)
-    few = batch.rows(0, 256).to(next(model.parameters()).device)
     with mode(model, training=False):
         for probe in probes:
+            few = shown_to(probe, data, batch, seed=seed).to(next(model.parameters()).device)
             found += [dataclasses.replace(row, step=state.step) for row in probe.measure(model, few)]
     return found
+
+
+def shown_to(probe: Any, data: Any, batch: Batch, *, seed: int) -> Batch:
+    """The examples that a probe asks for: `examples = "train"` or `"clean"`, where the task can draw these; else some
+    of the test batch."""
+    kind = getattr(probe, "examples", "test")
+    if kind == "clean" and hasattr(data, "clean"):
+        return data.clean(SHOWN, generator=generator_for(seed, "clean set"))
+    if kind == "train":
+        return data.sample(SHOWN, split="train", generator=generator_for(seed, "shown to probes"))
+    return batch.rows(0, SHOWN)
 
 
 def _check_outputs(model: nn.Module, data: Any) -> None:
