@@ -179,13 +179,18 @@ def figure(
         str | None, typer.Option("--over", help="Scores against this field instead, such as task.n_pairs, or flops.")
     ] = None,
     log: Annotated[bool, typer.Option("--log", help="With --over: a logarithmic axis.")] = False,
+    probe: Annotated[
+        str | None, typer.Option("--probe", help="What probes found on the way instead, such as induction.retrieval.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Draw the table (a dot a seed, floor and ceiling) and the learning curves, or scores against a setting."""
     from partwise.records import read_records
-    from partwise.report import View, draw, draw_over
+    from partwise.report import View, draw, draw_over, draw_steps
 
-    if over is None:
+    if probe is not None:
+        draw_steps(read_records(folder), output, _names(probe))
+    elif over is None:
         draw(read_records(folder), output)
     else:
         draw_over(read_records(folder), output, View(over=over, log=log))
@@ -242,6 +247,33 @@ def compare(
     from partwise.report import compare as compared
 
     typer.echo(compared(a, b), nl=False)
+
+
+@app.command()
+def probe(
+    folder: Annotated[Path, typer.Argument(help="A run, or a folder of runs, with their weights.")],
+    names: Annotated[str, typer.Option("--probe", help="Probes, with commas.")] = "induction,head_ablation",
+    plugin: Plugin = None,
+    debug: Debug = False,
+) -> None:
+    """Put probes to trained models, each beside the same model as it was drawn; the rows are kept in probes.json."""
+    _load_plugins(plugin)
+    from partwise.probing import probe_runs
+
+    typer.echo(probe_runs(folder, _names(names)), nl=False)
+
+
+@app.command()
+def explain(
+    folder: Annotated[Path, typer.Argument(help="A run, with its weights.")],
+    plugin: Plugin = None,
+    debug: Debug = False,
+) -> None:
+    """A page and a figure on one run: what learned, what it reached, and by which heads; kept beside it."""
+    _load_plugins(plugin)
+    from partwise.explain import explain as explained
+
+    typer.echo(explained(folder), nl=False)
 
 
 @app.command()

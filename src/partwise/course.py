@@ -1,5 +1,6 @@
 """Where a training stands and how it goes: its learning curve, its scores on validation, whether it goes on."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from partwise.batch import Batch
 from partwise.evaluation import evaluation_batch, headline, headline_of, measure
+from partwise.looking import Looking
 from partwise.parts import LearnRule, census
 from partwise.train_config import TrainConfig
 
@@ -21,6 +23,7 @@ class Fit:
     tokens: int = 0  # positions in use that were trained on
     history: list[dict[str, Any]] = field(default_factory=list)
     window: list[float] = field(default_factory=list)  # losses since the last entry of the history
+    looks: list[dict[str, Any]] = field(default_factory=list)  # rows of probes that looked before the end
     first_loss: float | None = None
     diverged: str = ""
     stopped_early: bool = False
@@ -48,7 +51,7 @@ class Course:
 
     Args:
         model: whose scores are noted; it must hold the weights of the step that is followed.
-        data, learn, config, seed, watch: as in `fit`.
+        data, learn, config, seed, looking, watch: as in `fit`.
     """
 
     def __init__(
@@ -59,9 +62,11 @@ class Course:
         learn: LearnRule,
         config: TrainConfig,
         seed: int,
+        looking: Looking | None = None,
         watch: Callable[[Progress], None] | None = None,
     ):
         self.model, self.data, self.config, self.watch = model, data, config, watch
+        self.looking = looking or Looking(data=data, seed=seed, test_size=1)
         self.counts, self.metric = parameter_counts(model, learn), headline_of(data)
         self.validation = evaluation_batch(data, "validation", n=config.validation_size, seed=seed)
         self.score: float | None = None
@@ -77,6 +82,7 @@ class Course:
         state.step += 1
         state.tokens += int(batch.lengths_B.sum()) if batch.lengths_B is not None else batch.targets_BL.numel()
         state.window.append(loss)
+        self.look(state)
         if not config.logs(state.step):
             return
         entry: dict[str, Any] = {
@@ -94,6 +100,15 @@ class Course:
         if self.watch is not None:
             now = {"step": state.step, "steps": config.steps, "loss": entry["loss"]}
             self.watch(Progress(**now, metric=self.metric.name, score=self.score))
+
+    def needs_model(self, step: int) -> bool:
+        """Whether the model is looked at after `step` updates: it must then hold its weights."""
+        return self.config.evaluates(step) or step in self.looking.at
+
+    def look(self, state: Fit) -> None:
+        """Let the probes look, if it is time; what they find at the last step is the test's."""
+        if state.step in self.looking.at and state.step < self.config.steps:
+            state.looks += [dataclasses.asdict(row) for row in self.looking.rows(self.model, state.step, early=True)]
 
     def finish(self, state: Fit, learned: Iterable[Tensor]) -> None:
         """Say that it diverged where what learned, or the last score on validation, is no number."""

@@ -17,6 +17,7 @@ from partwise.architectures import label_of
 from partwise.checkpoint import load_tensors, load_weights, save_tensors, weights
 from partwise.errors import ConfigError, DamagedFile, PartwiseError
 from partwise.execution import Execution, choose_execution, continued
+from partwise.looking import check_looks
 from partwise.model import ModelConfig, Transformer
 from partwise.parts import LEARN_RULES, AllBut, Census, LearnRule, census, ever_learning, select
 from partwise.probes import PROBES, Probe
@@ -41,6 +42,7 @@ class Experiment:
         learn: which of them learn, and when.
         train: steps, rate and so on.
         probes: measured on the trained model, on test examples.
+        probe_at: numbers of updates after which they are measured as well; 0 is the model as it was drawn.
         seed: sets all randomness.
         init_seed: of the weights that learn; None is `seed`.
         frozen_seed: of what never learns (buffers, frozen weights); None is `init_seed`, or `seed`.
@@ -56,6 +58,7 @@ class Experiment:
     learn: Annotated[LearnRule, LEARN_RULES] = AllBut()
     train: TrainConfig = TrainConfig()
     probes: tuple[Annotated[Probe, PROBES], ...] = ()
+    probe_at: tuple[int, ...] = ()
     seed: int = 0
     init_seed: int | None = None
     frozen_seed: int | None = None
@@ -107,6 +110,7 @@ class Experiment:
         for step in self.learn.changes():
             if step >= self.train.steps:
                 raise ConfigError(f"a stage begins at step {step}, and the run has {self.train.steps} steps.")
+        check_looks(self.probes, self.probe_at, self.train.steps)
         data = self.task.build(seed=self.seed_of("data"))
         model = Transformer(self.model, data.shape, seed=self.seed_of("init"))
         if self.seed_of("frozen") != self.seed_of("init"):
@@ -288,6 +292,7 @@ def _run(
         seed=experiment.seed_of("data"),
         execution=execution,
         probes=experiment.probes,
+        probe_at=experiment.probe_at,
         test_size=experiment.test_size,
         checkpoint=None if place is None else place / "checkpoint.safetensors",
         checkpoint_seconds=checkpoint_seconds,

@@ -6,6 +6,7 @@ seed, rate, decay or what learns are models of one shape; stack.py takes their s
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,7 @@ from partwise.experiment import (
     write_down,
 )
 from partwise.flops import flops_per_example
+from partwise.looking import Looking
 from partwise.model import Transformer
 from partwise.parts import AllBut
 from partwise.records import RunRecord, write_json
@@ -158,7 +160,13 @@ class _Member:
 
     def course(self) -> Course:
         one = self.experiment
-        return Course(self.model, self.data, learn=one.learn, config=one.train, seed=self.seed, watch=self.watch)
+        how: dict[str, Any] = {"learn": one.learn, "config": one.train, "seed": self.seed, "looking": self.looking}
+        return Course(self.model, self.data, **how, watch=self.watch)
+
+    @functools.cached_property
+    def looking(self) -> Looking:
+        one = self.experiment
+        return Looking(data=self.data, seed=self.seed, test_size=one.test_size, probes=one.probes, at=one.probe_at)
 
 
 def _member(index: int, experiment: Experiment, watch: Callable[[int, Progress], None] | None) -> _Member:
@@ -189,9 +197,7 @@ def _run(members: list[_Member], execution: Execution, places: dict[int, Path | 
                 learn=one.learn,
                 batch=one.train.batch,
                 flops=flops[one.learn],
-                probes=one.probes,
-                test_size=one.test_size,
-                seed=member.seed,
+                looking=member.looking,
             )
             named = {**one.labels(), "experiment": configs.to_plain(one)}
             trained = recorded(data, state, rows, execution, **named)
@@ -204,12 +210,14 @@ def _fit(members: list[_Member], execution: Execution) -> None:
     for member in members:
         member.model.to(execution.device)
     config, courses = members[0].experiment.train, {member.index: member.course() for member in members}
+    for member in members:
+        courses[member.index].look(member.state)
     live, stack = list(members), Stack([member.trained for member in members], precision=execution.precision)
     for step in range(config.steps):
         started = time.perf_counter()
         batches = _batches(live, step)
         losses, norms = stack.update(step, batches)
-        if config.evaluates(step + 1):
+        if courses[live[0].index].needs_model(step + 1):
             for row in range(len(live)):
                 stack.hand_back(row)
         for member, batch, loss, norm in zip(live, batches, losses, norms, strict=True):

@@ -12,18 +12,22 @@ from partwise.checkpoint import load_tensors, load_weights, save_tensors, weight
 from partwise.configs import to_plain
 from partwise.course import Fit
 from partwise.errors import ConfigError
+from partwise.looking import Looking
 from partwise.parts import LearnRule
 from partwise.train_config import TrainConfig
 from partwise.updates import optimizer_for
 
 
-def stamp_of(model: nn.Module, data: Any, learn: LearnRule, config: TrainConfig) -> dict[str, Any]:
+def stamp_of(
+    model: nn.Module, data: Any, learn: LearnRule, config: TrainConfig, looking: Looking | None
+) -> dict[str, Any]:
     """What makes a training this one and no other, for its checkpoint."""
     return {
         "train": to_plain(config, without_defaults=True),
         "learn": repr(learn),
         "task": [type(data).__name__, repr(getattr(data, "task", None)), repr(data.shape)],
         "parameters": {name: list(parameter.shape) for name, parameter in model.named_parameters()},
+        **({"looks": [repr(looking.probes), looking.at]} if looking and looking.at else {}),
     }
 
 

@@ -12,6 +12,7 @@ from torch import nn
 from partwise.batch import Batch
 from partwise.course import Course, Fit, Progress
 from partwise.evaluation import mode
+from partwise.looking import Looking
 from partwise.parts import LearnRule, select
 from partwise.resuming import resumed, save_checkpoint, stamp_of
 from partwise.seeds import generator_for
@@ -30,6 +31,7 @@ def fit(
     config: TrainConfig,
     seed: int,
     precision: Precision = "float32",
+    looking: Looking | None = None,
     checkpoint: Path | None = None,
     checkpoint_seconds: float = 10.0,
     watch: Callable[[Progress], None] | None = None,
@@ -46,6 +48,7 @@ def fit(
         config: the rest.
         seed: of the data.
         precision: of the arithmetic; weights and optimizer stay in float32.
+        looking: probes that look on the way; what they find travels in the checkpoint.
         checkpoint: where to keep the state; resumed from if it is there.
         checkpoint_seconds: between two writes.
         watch: is told of the progress.
@@ -55,17 +58,19 @@ def fit(
     """
     device = next(model.parameters()).device
     wanted = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
-    course = Course(model, data, learn=learn, config=config, seed=seed, watch=watch)
+    course = Course(model, data, learn=learn, config=config, seed=seed, looking=looking, watch=watch)
     for part in config.parts:
         select(model, (part.pattern,))
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: [p.requires_grad_(wanted[name]) for name, p in model.named_parameters()])
         stack.enter_context(torch.random.fork_rng(devices=[]))  # a user's dropout draws from the global generator
         torch.manual_seed(seed)
-        stamp = {"seed": seed, "precision": precision} | stamp_of(model, data, learn, config)
+        stamp = {"seed": seed, "precision": precision} | stamp_of(model, data, learn, config, looking)
         state, optimizer = resumed(model, learn, config, checkpoint, stamp)
         stack.enter_context(mode(model, training=True))
         still_what_is_frozen(model, learn.learning(model, max(0, state.step - 1)))
+        if state.step == 0 and not state.looks:
+            course.look(state)
         batches = train_batches(data, config, seed=seed, first=state.step)
         started, written = time.perf_counter() - state.seconds, time.perf_counter()
         while state.step < config.steps and not state.ended:

@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 from partwise import configs
-from partwise.batch import Batch
 from partwise.course import Fit, Progress, parameter_counts
 from partwise.errors import ConfigError
 from partwise.evaluation import evaluation_batch, headline_of, measure, mode, predict
 from partwise.execution import Execution, choose_execution
 from partwise.flops import flops_per_example, spent
+from partwise.looking import Looking, check_looks
 from partwise.parts import AllBut, LearnRule, census
 from partwise.records import RunRecord
 from partwise.rows import Row
@@ -24,7 +24,6 @@ from partwise.train_config import TrainConfig
 from partwise.training import fit
 
 Watch = Callable[[Progress], None]
-SHOWN = 256  # examples that a probe is shown
 
 
 def train(
@@ -35,6 +34,7 @@ def train(
     config: TrainConfig = TrainConfig(),
     seed: int = 0,
     probes: tuple[Any, ...] = (),
+    probe_at: tuple[int, ...] = (),
     test_size: int = 4000,
     execution: Execution | None = None,
     checkpoint: Path | str | None = None,
@@ -51,6 +51,7 @@ def train(
         config: steps, rate and so on.
         seed: of the data.
         probes: measured afterwards on up to 256 test examples.
+        probe_at: numbers of updates after which they are measured as well; 0 is before the first.
         test_size: examples of an endless task's test set.
         execution: how to run it.
         checkpoint: keeps the state while it trains; resumed from if it is there.
@@ -66,6 +67,8 @@ def train(
     task = configs.checked(task) if registered else task
     data = task if hasattr(task, "sample") else task.build(seed=seed)
     checkpoint = None if checkpoint is None else Path(checkpoint)
+    check_looks(probes, probe_at, config.steps)
+    looking = Looking(data=data, seed=seed, test_size=test_size, probes=probes, at=probe_at)
     execution = execution or choose_execution(model)
     with execution.in_force():
         model.to(execution.device)
@@ -78,6 +81,7 @@ def train(
             config=config,
             seed=seed,
             precision=execution.precision,
+            looking=looking,
             checkpoint=checkpoint,
             checkpoint_seconds=checkpoint_seconds,
             watch=watch,
@@ -89,9 +93,7 @@ def train(
             learn=learn,
             batch=config.batch,
             flops=flops,
-            probes=probes,
-            test_size=test_size,
-            seed=seed,
+            looking=looking,
         )
     return recorded(
         data,
@@ -118,9 +120,7 @@ def outcome(
     learn: LearnRule,
     batch: int,
     flops: list[tuple[int, float]],
-    probes: tuple[Any, ...],
-    test_size: int,
-    seed: int,
+    looking: Looking,
 ) -> list[Row]:
     """All that is measured on a model whose training has ended: what it cost and, unless it diverged, its test.
 
@@ -129,7 +129,8 @@ def outcome(
         state: how the training ended.
         batch: examples an update.
         flops: of one example, from `flops_per_example`.
-        data, learn, probes, test_size, seed: as in `train`.
+        looking: the test set's seed and size, and the probes.
+        data, learn: as in `train`.
     """
     counted, spent_flops = census(model, learn), spent(flops, state.step, batch)
     found = [
@@ -140,8 +141,8 @@ def outcome(
         Row(where="train", quantity="flops", value=spent_flops, unit="FLOP", step=state.step),
     ]
     if not state.diverged:
-        found += _tested(model, data, state, parameter_counts(model, learn), probes, test_size, seed)
-    return found
+        found += _tested(model, data, state, parameter_counts(model, learn), looking)
+    return found + [Row(**row) for row in state.looks if row["step"] < state.step]
 
 
 def recorded(data: Any, state: Fit, rows: list[Row], execution: Execution, **named: Any) -> RunRecord:
@@ -166,30 +167,12 @@ def _tested(
     data: Any,
     state: Fit,
     counts: dict[str, float],
-    probes: tuple[Any, ...],
-    test_size: int,
-    seed: int,
+    looking: Looking,
 ) -> list[Row]:
     """Test, read once; the gain over the last tenth; the probes, on some of the test examples."""
-    batch = evaluation_batch(data, "test", n=test_size, seed=seed)
+    batch = evaluation_batch(data, "test", n=looking.test_size, seed=looking.seed)
     found = measure(model, data, batch, split="test", step=state.step, counts=counts)
-    found += _rise(state, headline_of(data).name)
-    with mode(model, training=False):
-        for probe in probes:
-            few = shown_to(probe, data, batch, seed=seed).to(next(model.parameters()).device)
-            found += [dataclasses.replace(row, step=state.step) for row in probe.measure(model, few)]
-    return found
-
-
-def shown_to(probe: Any, data: Any, batch: Batch, *, seed: int) -> Batch:
-    """The examples that a probe asks for: `examples = "train"` or `"clean"`, where the task can draw these; else some
-    of the test batch."""
-    kind = getattr(probe, "examples", "test")
-    if kind == "clean" and hasattr(data, "clean"):
-        return data.clean(SHOWN, generator=generator_for(seed, "clean set"))
-    if kind == "train":
-        return data.sample(SHOWN, split="train", generator=generator_for(seed, "shown to probes"))
-    return batch.rows(0, SHOWN)
+    return found + _rise(state, headline_of(data).name) + looking.rows(model, state.step)
 
 
 def _check_outputs(model: nn.Module, data: Any) -> None:

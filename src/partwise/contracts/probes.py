@@ -1,6 +1,7 @@
 """What a probe must hold to."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -16,8 +17,10 @@ from partwise.probes import PROBES
 from partwise.rows import Row
 from partwise.seeds import generator_for
 from partwise.taps import Tap
+from partwise.tasks.k_hop import KHop
 from partwise.tasks.needle import Needle
 from partwise.token_mixers import TOKEN_MIXERS
+from partwise.token_mixers.attention import Attention
 
 
 def check_probe(config: Any) -> None:
@@ -81,16 +84,18 @@ PROBE_LAWS: tuple[Law, ...] = (
 
 
 def probed(config: Any) -> Iterator[tuple[str, Transformer, Batch]]:
-    """A probe's name in words, a model, and examples with padding and marks: for every token mixer, and for none."""
-    data = Needle(n_pairs=4, n_values=9).build(seed=0)
-    batch = data.sample(12, split="test", generator=generator_for(0, "probed"))
-    for mixer in map(TOKEN_MIXERS.__getitem__, TOKEN_MIXERS.names()):
-        for two_way in (False, True):
+    """A probe's name in words, a model, and examples: for every token mixer, and for none, with padding, marks and one
+    scored place; for attention also with many scored places."""
+    needle, k_hop = Needle(n_pairs=4, n_values=9).build(seed=0), KHop(length=8, max_hops=2).build(seed=0)
+    every = [TOKEN_MIXERS[name]() for name in TOKEN_MIXERS.names()]
+    for data, mixers in ((needle, every), (k_hop, [Attention()])):
+        batch = data.sample(12, split="test", generator=generator_for(0, "probed"))
+        for mixer, two_way in itertools.product(mixers, (False, True)):
             try:
-                model = Transformer(ModelConfig(width=16, token_mixer=mixer(), two_way=two_way), data.shape, seed=0)
+                model = Transformer(ModelConfig(width=16, token_mixer=mixer, two_way=two_way), data.shape, seed=0)
             except ConfigError:
                 continue
-            yield f"{name_of(config)} on {name_of(model.config.token_mixer)}", model, batch
+            yield f"{name_of(config)} on {name_of(mixer)}", model, batch
 
 
 def _looks(model: nn.Module) -> dict[str, Any]:

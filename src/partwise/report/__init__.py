@@ -3,6 +3,7 @@
 render(records, "text" | "md" | "csv" | "latex" | "json")      a table
 draw(records, path)                                            a figure: what each arm reached, and how it got there
 draw_over(records, path, View(over="task.n_pairs"))            a figure: the scores against a setting
+draw_steps(records, path, ["induction.retrieval"])             a figure: what probes found while models trained
 compare(a, b)                                                  two runs, or two folders of runs
 cells(records), verdicts(cells), warnings(cells)               what those are made of
 """
@@ -17,6 +18,7 @@ from partwise.report.matching import warnings
 from partwise.report.origin import origin
 from partwise.report.paper import PaperValue, paper_values
 from partwise.report.statistics import Interval, Retained, Score, interval, retained, wilson
+from partwise.report.steps import draw_steps
 from partwise.report.table import render
 from partwise.report.verdict import verdicts
 
@@ -33,6 +35,7 @@ __all__ = [
     "draw",
     "draw_over",
     "draw_share",
+    "draw_steps",
     "interval",
     "origin",
     "paper_values",

@@ -88,6 +88,7 @@ class Cell:
         outcomes: status and steps of the runs that have no score.
         other_steps: matched by steps, yet asked for another number of them than the standard arm beside it.
         probes: of a headline: (quantity, unit, address) to what a probe found there, the mean over runs.
+        looks: the same by step, where probes looked on the way.
     """
 
     task: str
@@ -143,6 +144,7 @@ class Cell:
     outcomes: list[tuple[str, int]] = field(metadata=INSIDE)
     other_steps: bool = field(default=False, metadata=INSIDE)
     probes: dict[tuple[str, str, str], float] = field(default_factory=dict, metadata=INSIDE)
+    looks: dict[tuple[str, str, str], dict[int, float]] = field(default_factory=dict, metadata=INSIDE)
 
     def to_plain(self) -> dict[str, Any]:
         """The exported fields, in the order in which they stand above; the JSON and CSV of a table are made of it."""

@@ -120,6 +120,7 @@ def _cell(
         experiment=flat,
         outcomes=[(run.status, run.steps) for run in runs if not math.isfinite(run.value(metric, where=split))],
         probes=readings.probes(runs) if is_headline else {},
+        looks=readings.looks(runs) if is_headline else {},
     )
 
 

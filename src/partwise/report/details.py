@@ -18,7 +18,7 @@ def details(group: Group) -> list[Grid]:
     """All there is of them."""
     per = _per_parameter(group)
     draws = _draws(group)
-    return [*([per] if per else []), *([draws] if draws else []), *_strata(group), *_probes(group)]
+    return [*([per] if per else []), *([draws] if draws else []), *_strata(group), *_probes(group), *_looks(group)]
 
 
 def published(cell: Cell) -> PaperValue | None:
@@ -135,6 +135,26 @@ def _probes(group: Group) -> Iterator[Grid]:
     ]
     if rows:
         yield Grid(f"{_name(group)}: probes, the mean over seeds", ["probe", "where", *arms], named_once(rows))
+
+
+def _looks(group: Group) -> Iterator[Grid]:
+    """What probes found on the way, step by step."""
+    arms = {name: cell for name, cell in group.arms.items() if cell.looks}
+    steps = sorted({step for cell in arms.values() for at in cell.looks.values() for step in at})
+    rows = [
+        [f"{quantity} ({unit})" if unit else quantity, where, name, *(_at(cell.looks[key], step) for step in steps)]
+        for key in sorted({key for cell in arms.values() for key in cell.looks})
+        for quantity, unit, where in [key]
+        for name, cell in arms.items()
+        if key in cell.looks
+    ]
+    if rows:
+        header = ["probe", "where", "after step", *map(str, steps)]
+        yield Grid(f"{_name(group)}: probes while it trains, the mean over seeds", header, named_once(rows))
+
+
+def _at(found: dict[int, float], step: int) -> str:
+    return formats.amount(found[step]) if step in found else "–"
 
 
 def _name(group: Group) -> str:

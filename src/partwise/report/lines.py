@@ -14,11 +14,13 @@ from partwise.report.canvas import ENOUGH, MARKERS, PALETTE, kind_of, save, scal
 from partwise.report.cell import canonical
 from partwise.report.settings import flatten, identity, in_words, sizes
 from partwise.report.statistics import Interval, Score, interval
+from partwise.report.steps import draw_steps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FLOPS = "flops"
+STEP = "step"
 TITLE = 44  # letters a line
 ACROSS = 3  # panels side by side
 
@@ -29,10 +31,11 @@ class View:
 
     Args:
         over: what the x-axis is: a field by its name in a record ("task.n_pairs", "frozen_seed"), or "flops", those
-            that training took. An arm that has no such field is a level across the panel.
+            that training took, or "step": then what probes found is drawn. An arm that has no such field is a level
+            across the panel.
         label: what the axis is called; "" is the field's name.
         log: whether the axis is logarithmic (base 2).
-        metrics: what is drawn; "" stands for the task's headline.
+        metrics: what is drawn; "" stands for the task's headline. Over steps, quantities of probes.
         lines: name of a line to the architectures on it, where several make one.
         by: a field that tells lines apart in place of the architecture, which then has panels of its own.
     """
@@ -57,6 +60,8 @@ def draw_over(records: Iterable[RunRecord], path: Path | str, view: View, *, not
     path = Path(path)
     kind_of(path)
     records = list(records)
+    if view.over == STEP:
+        return draw_steps(records, path, view.metrics, note=note)
     panels = {title: points for title, points in _panels(records, view).items() if any(p.x is not None for p in points)}
     if len({point.x for points in panels.values() for point in points if point.x is not None}) < 2:
         raise ConfigError(f"no two scored runs here differ in {view.over!r}.{_what_varies(records, view.over)}")

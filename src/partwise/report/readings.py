@@ -1,16 +1,23 @@
 """What one record says of one metric: its score with its floor and ceiling, what probes found, what became of it."""
 
+import dataclasses
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
 from partwise.records import RunRecord
 from partwise.report.statistics import Score, mean_score
+from partwise.rows import Row
 
 # bounds of what is no headline, and so comes without a Metric: shares, and amounts that start at zero
 SHARES = ("accuracy", "exact_match")
 LOWER_IS_BETTER = ("loss", "squared_error")
-NO_ADDRESS = ("test", "validation", "train", "model")  # where a row is from that is no probe's
+NO_ADDRESS = ("test", "validation", "train")  # where a row is from that is no probe's
+COUNTED = ("trainable_parameters", "total_parameters", "fixed_values")  # of the model, and no probe's either
+MAP = "attention_map"  # a row an entry: for a figure of its own
+HEAD = re.compile(r"(.*\.mix)\.(\d+)")  # a head's address; it has the same number in every seed and another task
+STRONGEST = "strongest head"
 
 
 def is_score(quantity: str, where: str) -> bool:
@@ -83,13 +90,45 @@ def examples(runs: list[RunRecord], split: str) -> int | None:
     return max((row.n for run in runs for row in run.rows if row.where == split), default=None)
 
 
+def found_by_probes(rows: Iterable[Row]) -> list[Row]:
+    """The rows of probes, but for the entries of maps."""
+    own = (row for row in rows if row.where.split("/")[0] not in NO_ADDRESS)
+    return [row for row in own if row.quantity not in (*COUNTED, MAP)]
+
+
+def of_strongest_heads(rows: Iterable[Row]) -> list[Row]:
+    """In place of a row a head, the highest of all heads: which head it is differs from seed to seed."""
+    found: dict[tuple[str, str, int], Row] = {}
+    others = []
+    for row in rows:
+        if not HEAD.fullmatch(row.where):
+            others.append(row)
+            continue
+        key = (row.quantity, row.unit, row.step)
+        if key not in found or row.value > found[key].value:
+            found[key] = dataclasses.replace(row, where=STRONGEST)
+    return [*found.values(), *others]
+
+
 def probes(runs: list[RunRecord]) -> dict[tuple[str, str, str], float]:
-    """(quantity, unit, address) to what a probe found there, the mean over runs."""
+    """(quantity, unit, address) to what a probe found there in the trained models, the mean over runs."""
     found: dict[tuple[str, str, str], list[float]] = {}
-    for row in (row for run in runs for row in run.rows if row.where.split("/")[0] not in NO_ADDRESS):
-        found.setdefault((row.quantity, row.unit, row.where), []).append(row.value)
+    for run in runs:
+        for row in of_strongest_heads(row for row in found_by_probes(run.rows) if row.step == run.steps):
+            found.setdefault((row.quantity, row.unit, row.where), []).append(row.value)
     means = {key: mean(values) for key, values in found.items()}
     return {key: value for key, value in means.items() if value is not None}
+
+
+def looks(runs: list[RunRecord]) -> dict[tuple[str, str, str], dict[int, float]]:
+    """(quantity, unit, address) to what a probe found there after some steps, the mean over runs; none if only the
+    trained model was looked at."""
+    found: dict[tuple[str, str, str], dict[int, list[float]]] = {}
+    for run in runs:
+        for row in of_strongest_heads(found_by_probes(run.rows)):
+            found.setdefault((row.quantity, row.unit, row.where), {}).setdefault(row.step, []).append(row.value)
+    means = {key: {step: mean(values) for step, values in sorted(at.items())} for key, at in found.items()}
+    return {key: {step: v for step, v in at.items() if v is not None} for key, at in means.items() if len(at) > 1}
 
 
 def notes(runs: list[RunRecord], metric: str) -> list[str]:

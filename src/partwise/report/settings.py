@@ -9,7 +9,7 @@ from partwise.records import RunRecord
 # never an axis: seeds are what a cell is averaged over, the rest names its column or how it was looked at
 NO_AXIS = {
     *("seed", "init_seed", "frozen_seed", "data_seed"),
-    *("architecture", "matching", "selection", "probes", "task.name"),
+    *("architecture", "matching", "selection", "probes", "probe_at", "task.name"),
 }
 RATE = "train.lr"
 # what an arm chooses for itself; in all else it must agree with the standard arm that it is measured against

@@ -45,21 +45,29 @@ def render(records: Iterable[RunRecord], format: str = "text", *, width: int | N
     return forms[format](made)
 
 
+def grid_text(grid: Grid, width: int | None = None) -> str:
+    """One grid for a terminal or a plain file."""
+    from partwise.report.text import drawn
+
+    return drawn(grid, width)
+
+
 def _markdown(made: list[Cell]) -> str:
     first = overview(made)
-    parts = [] if first is None else [f"### {_escaped(first.title)}", *_markdown_grid(first)]
+    parts = [] if first is None else [f"### {_escaped(first.title)}", *grid_md(first)]
     for section in sections(made):
-        parts += [f"### {_escaped(section.title)}", *_markdown_grid(section.wide)]
+        parts += [f"### {_escaped(section.title)}", *grid_md(section.wide)]
         for grid in section.more:
-            parts += [f"**{_escaped(grid.title)}**", *_markdown_grid(grid)]
+            parts += [f"**{_escaped(grid.title)}**", *grid_md(grid)]
     for grid in costs(made):
-        parts += [f"**{_escaped(grid.title)}**", *_markdown_grid(grid)]
+        parts += [f"**{_escaped(grid.title)}**", *grid_md(grid)]
     if marks := legend(made):
         parts.append("<sub>" + "<br>".join(_escaped(mark) for mark in marks) + "</sub>")
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown_grid(grid: Grid) -> list[str]:
+def grid_md(grid: Grid) -> list[str]:
+    """One grid in Markdown, its remarks a list below."""
     lines = [grid.header, ["---"] * len(grid.header), *([_escaped(cell) for cell in row] for row in grid.rows)]
     lines[0] = [_escaped(name) for name in grid.header]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)

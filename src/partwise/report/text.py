@@ -33,7 +33,7 @@ def text(cells: Iterable[Cell], width: int | None = None) -> str:
         width: columns; None is the terminal's, 100 without one.
     """
     cells = list(cells)
-    width = max(NARROWEST, width or shutil.get_terminal_size((100, 24)).columns)
+    width = _room(width)
     first = overview(cells)
     parts = [] if first is None else [first]
     for section in sections(cells):
@@ -41,6 +41,15 @@ def text(cells: Iterable[Cell], width: int | None = None) -> str:
         parts += [wide if _total(wide) <= width else section.tall, *section.more]
     drawn = [_drawn(grid, width) for grid in [*parts, *costs(cells)]]
     return "\n\n".join([*drawn, _wrapped(legend(cells), width)]).rstrip() + "\n"
+
+
+def drawn(grid: Grid, width: int | None = None) -> str:
+    """One grid, as wide as there is room."""
+    return _drawn(grid, _room(width))
+
+
+def _room(width: int | None) -> int:
+    return max(NARROWEST, width or shutil.get_terminal_size((100, 24)).columns)
 
 
 def _narrowed(grid: Grid) -> Grid:
