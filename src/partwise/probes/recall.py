@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from partwise.ablations import ABLATIONS, Ablation, ablated
 from partwise.batch import IGNORE, Batch
@@ -42,8 +42,6 @@ class Recall:
     coin: bool = False
 
     def measure(self, model: nn.Module, batch: Batch) -> Iterator[Row]:
-        if batch.targets_BL.is_floating_point():
-            return
         yield from self._under(model, batch, WHOLE)
         for edit in self.edits:
             with ablated(model, edit):
@@ -51,20 +49,31 @@ class Recall:
             yield from found  # the model is whole again, whatever the reader does now
 
     def _under(self, model: nn.Module, batch: Batch, label: str) -> Iterator[Row]:
-        read_BQ, targets_BQ = batch.read()
         with torch.no_grad():
-            said_BQV = predict(model, batch, read_BQ).float().log_softmax(-1)
-        said_NV, right_N = said_BQV[targets_BQ != IGNORE], targets_BQ[targets_BQ != IGNORE]
-        right_logp_N = said_NV.gather(1, right_N[:, None])[:, 0]
-        found = {"p_correct": right_logp_N.exp(), "clean_loss": -right_logp_N}
-        if label != WHOLE or not self.coin:
-            found["clean_accuracy"] = (said_NV.argmax(-1) == right_N).float()
-        if self.noise is not None:
-            noise_logp_N = said_NV[:, self.noise]
-            differ_N = right_N != self.noise
-            found["p_noise"] = noise_logp_N.exp()
-            found["log_odds"] = (right_logp_N - noise_logp_N)[differ_N]
+            found = recalled(model, batch, self.noise)
+        if label == WHOLE and self.coin:
+            found.pop("clean_accuracy", None)
         for quantity, value_N in found.items():
             unit = "nat" if quantity in ("clean_loss", "log_odds") else ""
             where = f"test/under={label}"
-            yield Row(where=where, quantity=quantity, value=value_N.double().mean().item(), unit=unit, n=len(value_N))
+            yield Row(where=where, quantity=quantity, value=value_N.mean().item(), unit=unit, n=len(value_N))
+
+
+def recalled(model: nn.Module, batch: Batch, noise: int | None) -> dict[str, Tensor]:
+    """Each number at each scored position, float64 (N,); nothing where targets are real numbers. The log-odds are where
+    the right token is not the noise."""
+    if batch.targets_BL.is_floating_point():
+        return {}
+    read_BQ, targets_BQ = batch.read()
+    said_BQV = predict(model, batch, read_BQ).double().log_softmax(-1)
+    said_NV, right_N = said_BQV[targets_BQ != IGNORE], targets_BQ[targets_BQ != IGNORE]
+    right_logp_N = said_NV.gather(1, right_N[:, None])[:, 0]
+    found = {
+        "p_correct": right_logp_N.exp(),
+        "clean_loss": -right_logp_N,
+        "clean_accuracy": (said_NV.argmax(-1) == right_N).double(),
+    }
+    if noise is not None:
+        found["p_noise"] = said_NV[:, noise].exp()
+        found["log_odds"] = (right_logp_N - said_NV[:, noise])[right_N != noise]
+    return found

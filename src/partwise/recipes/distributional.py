@@ -17,10 +17,13 @@ from partwise.channel_mixers.none import NoChannelMixer
 from partwise.experiment import Experiment
 from partwise.model import BlockConfig, ModelConfig
 from partwise.parts import AllBut
+from partwise.probes import Probe
 from partwise.probes.noise_confusion import NoiseConfusion
+from partwise.probes.previous_token import PreviousToken
 from partwise.probes.recall import Recall
 from partwise.probes.trigger_attention import TriggerAttention
 from partwise.probes.trigger_margin import TriggerMargin
+from partwise.probes.truncation import Truncation
 from partwise.recipes import RECIPES, Scale, chosen
 from partwise.recipes.mixit import seeded
 from partwise.tasks.noisy_recall import NOISE, NoisyRecall
@@ -70,13 +73,17 @@ def _looked_at(one: Experiment) -> Experiment:
     has_none = isinstance(one.model.channel_mixer, NoChannelMixer)
     drops = tuple(Drop(pattern=pattern) for pattern in DROPS if not (has_none and "channel_mixer" in pattern))
     triggers = tuple(range(1, 1 + task.n_triggers))
-    probes = (
+    probes: tuple[Probe, ...] = (
         Recall(noise=NOISE, edits=drops, coin=task.noise == 0.5),
         NoiseConfusion(noise=NOISE),
+        PreviousToken(),
         TriggerAttention(noise=NOISE),
         *(() if has_none else (TriggerMargin(noise=NOISE, triggers=triggers),)),
     )
-    return dataclasses.replace(one, probes=probes)
+    if one.architecture == "standard":
+        probes += (Truncation(noise=NOISE),)
+    early = tuple(step for step in EARLY if step < one.train.steps)
+    return dataclasses.replace(one, probes=probes, probe_at=early)
 
 
 @RECIPES.register("distributional")
