@@ -39,7 +39,7 @@ class Truncation:
     at_the_end: ClassVar[bool] = True
 
     noise: int | None = None
-    pattern: str = "blocks.*"
+    pattern: str = "blocks.*.channel_mixer.down?"
     share: float = 0.1
 
     def measure(self, model: nn.Module, batch: Batch) -> Iterator[Row]:

@@ -81,7 +81,7 @@ def _looked_at(one: Experiment) -> Experiment:
         *(() if has_none else (TriggerMargin(noise=NOISE, triggers=triggers),)),
     )
     if one.architecture == "standard":
-        probes += (Truncation(noise=NOISE),)
+        probes += (Truncation(noise=NOISE, pattern="blocks.*"),)
     early = tuple(step for step in EARLY if step < one.train.steps)
     return dataclasses.replace(one, probes=probes, probe_at=early)
 
@@ -116,7 +116,7 @@ class Distributional:
 
     def base(self, task: str, arch: str = "standard") -> Experiment:
         """The task at quick's size, under an arm of this recipe, or under an architecture of the catalogue."""
-        arms = arms_of(_small_model(steps=1000))
+        arms = arms_of(_small_model(steps=800))
         if arch in arms:
             return arms[arch]
         parts = architecture(arch)
@@ -146,8 +146,8 @@ def _small_model(*, steps: int, noise: float = 0.5, n_triggers: int = 1) -> Expe
 
 
 def _quick() -> list[Experiment]:
-    arms = arms_of(_small_model(steps=1000))
-    clean = arms_of(_small_model(steps=1000, noise=0.0))
+    arms = arms_of(_small_model(steps=800))
+    clean = arms_of(_small_model(steps=800, noise=0.0))
     return [arms["standard"], arms["no_feed_forward"], arms["frozen_feed_forward"], clean["standard"]]
 
 
