@@ -26,6 +26,7 @@ from partwise.probes.trigger_margin import TriggerMargin
 from partwise.probes.truncation import Truncation
 from partwise.recipes import RECIPES, Scale, chosen
 from partwise.recipes.mixit import seeded
+from partwise.report.places import Panel, Places
 from partwise.tasks.noisy_recall import NOISE, NoisyRecall
 from partwise.token_mixers.attention import Attention
 from partwise.train_config import TrainConfig
@@ -91,6 +92,18 @@ class Distributional:
     """Noisy recall: what each feed-forward and attention hold of the noise and of the context, and since when."""
 
     tasks: ClassVar[tuple[str, ...]] = ("noisy_recall",)
+    view: ClassVar[Places] = Places(
+        panels=(
+            Panel(title="p(noise), clean examples", quantity="p_noise"),
+            Panel(title="p(correct), clean examples", quantity="p_correct"),
+            Panel(title="feed-forward alone: margin of the noise", quantity="noise_margin", share=False),
+            Panel(
+                title="read from a trigger, behind earlier ones",
+                quantity="trigger_attention.on_noise,trigger_attention.on_own",
+            ),
+        ),
+        of={"task.noise": 0.5, "task.n_triggers": 1},
+    )
     scales: ClassVar[dict[str, Scale]] = {
         "quick": Scale(
             summary="a first answer, 3 minutes on two cores: one seed",

@@ -183,7 +183,8 @@ class NoisyRecallData:
         before_BL = torch.cat((torch.full_like(tokens_BL[:, :1], -1), tokens_BL[:, :-1]), dim=1)
         for trigger in range(1, 1 + self.n_triggers):
             here_BL, behind_BL = tokens_BL == trigger, before_BL == trigger
-            shown_BL = torch.where(behind_BL & (tokens_BL != NOISE), tokens_BL, -1).cummax(1).values
+            shows_BL = behind_BL & (tokens_BL != NOISE) & (tokens_BL >= int(self.own_V[0]))  # not a last one, set there
+            shown_BL = torch.where(shows_BL, tokens_BL, -1).cummax(1).values
             noise_before_BL = (behind_BL & (tokens_BL == NOISE)).cumsum(1)
             own_BL = torch.where(here_BL, shown_BL, own_BL)
             noise_BL = torch.where(here_BL, noise_before_BL, noise_BL)
