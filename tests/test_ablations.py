@@ -132,7 +132,7 @@ def test_a_probe_that_is_left_halfway_leaves_the_model_whole():
 def test_a_pattern_that_names_nothing_is_told_with_the_nearest():
     model, _ = model_and_batch()
     with (
-        pytest.raises(UnknownAddress, match="Nearest: blocks.0.channel_mixer"),
+        pytest.raises(UnknownAddress, match=r"Nearest: blocks\.0\.channel_mixer"),
         ablated(model, Drop(pattern="blocks.0.chanel_mixer")),
     ):
         pass

@@ -52,7 +52,6 @@ def test_linear_regression_has_the_noise_that_mathematics_says(noise):
 def test_numbers_are_those_of_gradients_taken_one_by_one():
     data, model = experiment().build()
     batch = data.sample(20, split="train", generator=generator_for(0, "one by one"))
-    _, targets_BQ = batch.read()
     rows = []
     for at in range(20):
         model.zero_grad()

@@ -1,13 +1,14 @@
 """Noisy recall: the process, its posterior by plain counting, its floors and ceiling, its two forms."""
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass
 
 import pytest
 import torch
-from partwise.corpora import Text
 
 from partwise.batch import IGNORE
+from partwise.corpora import Text
 from partwise.errors import ConfigError
 from partwise.seeds import generator_for
 from partwise.tasks.noisy_recall import NOISE, NoisyRecall
@@ -46,7 +47,7 @@ def test_behind_a_trigger_comes_noise_with_alpha_else_one_token_for_the_whole_ex
     _, batch = draw(text, noise=noise, form="paper")  # where the own token is never the noise
     shares, owns = [], []
     for tokens in batch.tokens_BL[:, :-1].tolist():
-        behind = [after for before, after in zip(tokens, tokens[1:], strict=False) if before == 1]
+        behind = [after for before, after in itertools.pairwise(tokens) if before == 1]
         shares += [one == NOISE for one in behind]
         owns.append(len({one for one in behind if one != NOISE}))
     assert max(owns) == 1
@@ -60,7 +61,7 @@ def test_an_ordinary_token_is_followed_by_the_texts_own_bigram(text):
     pair = (tokens_BL[:, :-1] * 12 + tokens_BL[:, 1:]).flatten()
     counts = torch.bincount(pair, minlength=144).view(12, 12).double()
     id_of = {symbol: at for at, symbol in enumerate(data.symbols)}
-    honest = Counter((id_of.get(a), id_of.get(b)) for a, b in zip(TEXT, TEXT[1:], strict=False))
+    honest = Counter((id_of.get(a), id_of.get(b)) for a, b in itertools.pairwise(TEXT))
     for one in range(2, 12):
         of = {other: honest[one, other] for other in range(12)}
         n, total = counts[one].sum(), sum(of.values())

@@ -111,6 +111,7 @@ class Distributional:
             cannot_tell=("how much results vary between seeds",),
         ),
         "small": Scale(summary="5 seeds, noise from 0 to .7, 1 and 5 triggers: an hour on two cores", seeds=5),
+        "paper": Scale(summary="the published sizes, for GPUs: see its --dry-run first", seeds=1),
     }
 
     def experiments(self, scale: str, *, only: Sequence[str] = (), n_seeds: int | None = None) -> list[Experiment]:
@@ -132,9 +133,10 @@ class Distributional:
         arms = arms_of(_small_model(steps=800))
         if arch in arms:
             return arms[arch]
-        parts = architecture(arch)
-        one = arms["standard"]
-        return dataclasses.replace(one, model=parts.model(one.model), learn=parts.learn, architecture=arch, probes=())
+        parts, one = architecture(arch), arms["standard"]
+        learn = AllBut(*GIVEN, *parts.learn.patterns) if isinstance(parts.learn, AllBut) else parts.learn
+        model = parts.model(one.model)
+        return dataclasses.replace(one, model=model, learn=learn, architecture=arch, probes=(), probe_at=())
 
 
 def _small_model(*, steps: int, noise: float = 0.5, n_triggers: int = 1) -> Experiment:
@@ -173,4 +175,27 @@ def _small() -> list[Experiment]:
     return made
 
 
-_ARMS = {"quick": _quick, "small": _small}
+def _paper() -> list[Experiment]:
+    """The script for one trigger at alpha = .5. Unlike there, weights start normal, at the lab's sd."""
+    base = Experiment(
+        task=NoisyRecall(length=256),
+        model=paper_model(256),
+        learn=AllBut(*GIVEN),
+        train=TrainConfig(
+            steps=5000,
+            batch=512,
+            optimizer="sgd",
+            lr=0.03,
+            momentum=0.9,
+            warmup=0,
+            decay="constant",
+            weight_decay=1e-4,
+            clip=None,
+            validation_size=512,
+        ),
+        test_size=512,
+    )
+    return [dataclasses.replace(one, selection="the published one") for one in arms_of(base).values()]
+
+
+_ARMS = {"quick": _quick, "small": _small, "paper": _paper}

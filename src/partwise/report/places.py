@@ -24,12 +24,14 @@ class Panel:
         quantity: of the rows that a probe yields; several, with commas.
         label: of the y-axis.
         share: from 0 to 1.
+        log: a logarithmic axis instead.
     """
 
     title: str
     quantity: str
     label: str = ""
     share: bool = True
+    log: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +48,9 @@ class Places:
 
 
 def curves(records: Iterable[RunRecord], places: Places, panel: Panel) -> dict[str, dict[str, list[Curve]]]:
-    """Architecture to line to a curve a seed."""
+    """Architecture (behind its task, where there are several) to line to a curve a seed."""
+    records = list(records)
+    several = len({record.task for record in records}) > 1
     found: dict[str, dict[str, list[Curve]]] = {}
     for record in records:
         flat = flatten(record.experiment)
@@ -56,9 +60,10 @@ def curves(records: Iterable[RunRecord], places: Places, panel: Panel) -> dict[s
         for row in record.rows:
             if row.quantity in panel.quantity.split(",") and math.isfinite(row.value):
                 own.setdefault(_line(row.where, row.quantity, panel), {})[row.step] = row.value
+        arm = f"{record.task} {record.architecture}" if several else record.architecture
         for line, curve in own.items():
             if len(curve) > 1:
-                found.setdefault(record.architecture, {}).setdefault(line, []).append(curve)
+                found.setdefault(arm, {}).setdefault(line, []).append(curve)
     return found
 
 
@@ -104,7 +109,9 @@ def _figure(arms: Sequence[str], found: Sequence[dict[str, dict[str, list[Curve]
             axes.set_xscale("symlog", linthresh=1)
             axes.set_xlim(left=0)
             axes.grid(axis="y", color="#EEEEEE")
-            if panel.share:
+            if panel.log:
+                axes.set_yscale("log")
+            elif panel.share:
                 axes.set_ylim(-0.04, 1.06)
             if not lines:
                 axes.text(0.5, 0.5, "has none", transform=axes.transAxes, ha="center", color="#666666")

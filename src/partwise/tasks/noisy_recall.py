@@ -91,9 +91,9 @@ class NoisyRecallData:
     def __init__(self, task: NoisyRecall):
         self.task = task
         self.n_triggers = task.n_triggers
-        symbols, self.unigram_V, bigram_VV = _base(
-            task.corpus, task.n_symbols, task.n_triggers, task.noise_symbol if task.form == "released" else ""
-        )
+        noise = task.noise_symbol if task.form == "released" else ""
+        known = _base(task.corpus, task.n_symbols, task.n_triggers, noise)  # type: ignore[arg-type]  # configs are frozen
+        symbols, self.unigram_V, bigram_VV = known
         self.symbols = symbols
         vocabulary = len(symbols)
         # All rows of the bigram, one above the other, and the unigram last: one search finds any successor.
