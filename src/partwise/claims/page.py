@@ -5,12 +5,15 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from partwise.claims import mixit
+from partwise.claims import distributional, mixit
 from partwise.claims.claim import Claim, Finding, Study
 from partwise.errors import DamagedFile
 
 PAPERS: dict[str, list[Claim]] = {
     "Attention Retrieves, MLP Memorizes (Dong, Noci, Khodak, Li 2025, arXiv:2506.01115)": mixit.CLAIMS,
+    "Distributional Associations vs In-Context Reasoning (Chen, Bruna, Bietti 2024, arXiv:2406.03068)": (
+        distributional.CLAIMS
+    ),
 }
 RULES = """\
 Generated from the records beside it by `partwise claims`; nothing is written by hand.
@@ -42,9 +45,10 @@ def page(results: Path) -> str:
     studies = {name: Study.read(results / name) for name in named}
     lines = ["# Claims, and what was found", "", RULES]
     for paper, claims in PAPERS.items():
+        own = dict.fromkeys(claim.study for claim in claims)
         judged = [(claim, claim.judge(studies[claim.study])) for claim in claims]
         lines += [f"## {paper}", "", _summary(judged), ""]
-        lines += ["### The runs", "", *(f"- {study.name}: {study.about}." for study in studies.values()), ""]
+        lines += ["### The runs", "", *(f"- {name}: {studies[name].about}." for name in own), ""]
         for about, members in itertools.groupby(judged, key=lambda pair: pair[0].about):
             lines += _section(about, list(members))
     return "\n".join(lines).rstrip() + "\n"

@@ -81,7 +81,7 @@ def _looked_at(one: Experiment) -> Experiment:
         TriggerAttention(noise=NOISE),
         *(() if has_none else (TriggerMargin(noise=NOISE, triggers=triggers),)),
     )
-    if one.architecture == "standard":
+    if one.architecture == "standard" and task.noise == 0.5 and task.n_triggers == 1:  # a row a matrix and cut
         probes += (Truncation(noise=NOISE, pattern="blocks.*"),)
     early = tuple(step for step in EARLY if step < one.train.steps)
     return dataclasses.replace(one, probes=probes, probe_at=early)
