@@ -50,7 +50,7 @@ def page(results: Path) -> str:
         lines += [f"## {paper}", "", _summary(judged), ""]
         lines += ["### The runs", "", *(f"- {name}: {studies[name].about}." for name in own), ""]
         for about, members in itertools.groupby(judged, key=lambda pair: pair[0].about):
-            lines += _section(about, list(members))
+            lines += _section(about, list(members), {name for name, study in studies.items() if study.cells})
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -61,12 +61,12 @@ def _summary(judged: Iterable[tuple[Claim, Finding]]) -> str:
     return f"{sum(counts.values())} claims: {told}."
 
 
-def _section(about: str, members: list[tuple[Claim, Finding]]) -> list[str]:
+def _section(about: str, members: list[tuple[Claim, Finding]], there: set[str]) -> list[str]:
     questions = not any(claim.paper for claim, _ in members)
     head = ["question", "answer", "runs"] if questions else ["claim", "paper", "ours", "verdict", "why", "runs"]
     lines = [f"### {about}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for claim, found in members:
-        runs = f"[{claim.study}]({claim.study}/table.md)"
+        runs = f"[{claim.study}]({claim.study}/table.md)" if claim.study in there else claim.study
         paper = f"{claim.paper} ({claim.status})"
         row = [claim.claim, found.ours, runs]
         if not questions:

@@ -33,7 +33,7 @@ class GradientNoise:
 
         gradient_norm    |mean g|
         variance         tr S = (sum |g_i - mean g|^2) / (n - 1), what one example's gradient varies by
-        signal_to_noise  |mean g| / sqrt(tr S)
+        signal_to_noise  |mean g| / sqrt(tr S); about n^-1/2 where there is no signal at all
         noise_scale      tr S / |G|^2 in examples, with |G|^2 = |mean g|^2 - tr S / n, free of bias; left out where that
                          is not above zero: then n examples do not show the direction
         half_cosine      cosine between the mean over the first half of the examples and that over the second

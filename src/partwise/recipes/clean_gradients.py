@@ -1,6 +1,7 @@
 """Which part gets a clean gradient early? Signal to noise of each, from the first step on, on three tasks.
 
-Source: the question is ours, after Chen, Bruna, Bietti 2024, arXiv:2406.03068. Expected: not known.
+Source: the question is ours, after Chen, Bruna, Bietti 2024, arXiv:2406.03068. Expected: not known; a part that has no signal
+stands at n^-1/2, which is .06 with the 256 examples shown.
 """
 
 import dataclasses
@@ -27,7 +28,7 @@ class CleanGradients(Sweep):
     view: ClassVar[View | Places | None] = Places(
         panels=(
             Panel(title="signal to noise of one example", quantity="signal_to_noise", log=True),
-            Panel(title="cosine of two half-batches", quantity="half_cosine"),
+            Panel(title="cosine of two half-batches", quantity="half_cosine", share=False),
             Panel(title="noise scale, examples", quantity="noise_scale", log=True),
         )
     )
