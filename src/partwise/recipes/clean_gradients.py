@@ -1,7 +1,7 @@
 """Which part gets a clean gradient early? Signal to noise of each, from the first step on, on three tasks.
 
-Source: the question is ours, after Chen, Bruna, Bietti 2024, arXiv:2406.03068. Expected: not known; a part that has no signal
-stands at n^-1/2, which is .06 with the 256 examples shown.
+Source: the question is ours, after Chen, Bruna, Bietti 2024, arXiv:2406.03068. Expected: not known; a part that has no
+signal stands at n^-1/2, which is .06 with the 256 examples shown.
 """
 
 import dataclasses
