@@ -8,18 +8,20 @@ import pytest
 from report.conftest import BITS, make_arm, make_run
 
 from partwise import configs
-from partwise.claims import Claim, Finding, Study, page
+from partwise.claims import Claim, Finding, Study, distributional, page
 from partwise.claims.claim import OPEN
 from partwise.claims.depth import becomes_alike, lines_hold, stays_apart
 from partwise.claims.judges import answer, fails, keeps, loses_capacity, ordered, rises, worsens
 from partwise.claims.page import PAPERS
 from partwise.errors import ConfigError, DamagedFile
 from partwise.evaluation import headline_of
+from partwise.probes.recall import Recall
 from partwise.recipes import RECIPES
 from partwise.records import RunRecord
 from partwise.report import cells
 from partwise.rows import Row
 
+RECALLED = ("p_noise", "p_correct", "clean_accuracy")
 GOOD, BAD = [0.99, 1.0, 0.98], [0.21, 0.2, 0.22]
 
 
@@ -271,7 +273,8 @@ def as_if_run(study):
     """The records that a study's recipe would leave, all with the same scores: to see that judges find them."""
     if study == "propagation":  # of models as drawn, and of checks: those that are there
         return Study.read(Path(__file__).parents[1] / "docs" / "results" / study)
-    name, scale = ("mixit", "small") if study == "small" else (study, "quick")
+    others = {"small": ("mixit", "small"), "distributional-small": ("distributional", "small")}
+    name, scale = others.get(study, (study, "quick"))
     made = []
     for one in RECIPES[name]().experiments(scale, n_seeds=3):
         data = one.task.build(seed=0)
@@ -279,6 +282,9 @@ def as_if_run(study):
         kinds = ("accuracy", *(f"{count}_per_trainable_parameter" for count in ("bits", "bits_accuracy", "bits_fano")))
         rows = [Row(where="test", quantity=kind, value=0.9) for kind in kinds if kind != metric["name"]]
         rows.append(Row(where="train", quantity="flops", value=1e9))
+        for probe in (probe for probe in one.probes if isinstance(probe, Recall)):
+            places = [f"test/under={label}" for label in ("whole", *(edit.label for edit in probe.edits))]
+            rows += [Row(where=place, quantity=q, value=0.5) for place in places for q in RECALLED]
         record = RunRecord(
             digest=one.digest,
             **one.labels(),
@@ -298,3 +304,33 @@ def test_the_runs_that_a_claim_names_are_those_that_its_recipe_makes(claim):
     found = claim.judge(as_if_run(claim.study))
     assert "no such runs" not in found.ours + found.why
     assert "too few" not in found.why
+
+
+def recalled(name, values, **named):
+    """Runs whose p_noise in the whole model, and without the last feed-forward, is given."""
+    made = []
+    for seed, (whole, without) in enumerate(values):
+        from report.conftest import make_run
+
+        rows = tuple(
+            Row(where=f"test/under={under}", quantity="p_noise", value=value)
+            for under, value in (("whole", whole), (distributional.LAST, without))
+        )
+        made.append(make_run(name, seed, task="noisy_recall", extra=rows, task__noise=0.5, task__n_triggers=1, **named))
+    return Study("a", cells(made))
+
+
+@pytest.mark.parametrize(
+    ("whole", "without", "about", "less", "reaches"),
+    [
+        ((0.49, 0.5, 0.51), (0.05, 0.06, 0.04), "confirmed", "confirmed", "contradicted"),
+        ((0.7, 0.71, 0.72), (0.9, 0.91, 0.92), "contradicted", "contradicted", "confirmed"),
+        ((0.4, 0.5, 0.6), (0.3, 0.5, 0.7), OPEN, OPEN, OPEN),
+        ((0.5, 0.5), (0.0, 0.0), OPEN, OPEN, OPEN),
+    ],
+)
+def test_noise_of_the_whole_model_and_without_a_part(whole, without, about, less, reaches):
+    found = recalled("standard", list(zip(whole, without, strict=True)))
+    assert distributional.about_alpha(0.5)(found).verdict == about
+    assert distributional.moves("p_noise", distributional.LAST, "less")(found).verdict == less
+    assert distributional.reaches("p_noise", distributional.LAST, 0.8)(found).verdict == reaches

@@ -16,6 +16,7 @@ from partwise.plan import Cost, costs, short_time, wall_seconds
 from partwise.recipes import RECIPES
 from partwise.records import RunRecord
 from partwise.registry import name_of
+from partwise.report import View
 from partwise.report.settings import flatten
 from partwise.tasks import TASKS
 
@@ -58,7 +59,7 @@ def test_a_sweep_says_what_it_is_drawn_over_and_its_grids_decide_each_arm_once(n
     scale = trained(recipe)
     made, grids = recipe.experiments(scale, n_seeds=1), recipe.grids(scale)
     assert len({one.digest for one in made}) == len(made)
-    if recipe.view is not None and recipe.view.over not in ("flops", "step"):
+    if isinstance(recipe.view, View) and recipe.view.over not in ("flops", "step"):
         flats = [flatten(configs.to_plain(one)) for one in made]
         values = {flat.get(recipe.view.over) for flat in flats}
         assert len(values) >= 3

@@ -13,7 +13,7 @@ from partwise.errors import PartwiseError, Stopped
 from partwise.execution import check_device, usable_cores
 from partwise.experiment import Experiment
 from partwise.records import SELECTION, RunRecord, read_records, write_text
-from partwise.report import View, draw, draw_over, origin, render
+from partwise.report import Places, View, draw, draw_over, draw_places, onsets, origin, render
 from partwise.report.depth import depth_grids, draw_depth
 from partwise.report.origin import minutes
 from partwise.report.table import grids_markdown
@@ -27,7 +27,7 @@ def carry_out(
     jobs: int | None,
     options: Options,
     dry_run: bool,
-    view: View | None = None,
+    view: View | Places | None = None,
 ) -> None:
     """Run what is not done, print and keep table and figure (as a sweep's view has it); exit code 1 if a run failed."""
     records = carried_out(experiments, out, jobs, options, dry_run)
@@ -97,7 +97,7 @@ def _same_runs(experiments: list[Experiment]) -> list[tuple[str, str]]:
     return list(dict.fromkeys((one, other) for one, other in pairs if one != other))
 
 
-def _publish(out: Path, view: View | None) -> None:
+def _publish(out: Path, view: View | Places | None) -> None:
     """The table of all that the folder holds, on the screen; table and figure beside the runs."""
     records = read_records(out)
     typer.echo(render(records, "text"), nl=False)
@@ -106,6 +106,9 @@ def _publish(out: Path, view: View | None) -> None:
         write_text(out / f"table.{suffix}", about + render(records, format))
     if view is None:
         draw(records, out / "figure.png", note=_about(records, out))
+    elif isinstance(view, Places):
+        draw_places(records, out / "figure.png", view, note=_about(records, out))
+        write_text(out / "onsets.md", f"{_about(records, out)}\n\n{onsets(records, view)}")
     else:
         draw_over(records, out / "figure.png", view, note=_about(records, out))
     typer.echo(f"\ntable:  {out / 'table.md'} (and .txt, .json)\nfigure: {out / 'figure.png'}")

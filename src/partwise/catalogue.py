@@ -6,6 +6,7 @@ import itertools
 import json
 from typing import Any
 
+from partwise.ablations import ABLATIONS
 from partwise.architectures import architectures
 from partwise.channel_mixers import CHANNEL_MIXERS
 from partwise.configs import hints, to_plain
@@ -27,6 +28,7 @@ REGISTRIES = {
     "joins": JOINS,
     "learn-rules": LEARN_RULES,
     "probes": PROBES,
+    "ablations": ABLATIONS,
     "corpora": CORPORA,
     "encoders": ENCODERS,
     "recipes": RECIPES,

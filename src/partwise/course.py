@@ -108,7 +108,7 @@ class Course:
     def look(self, state: Fit) -> None:
         """Let the probes look, if it is time; what they find at the last step is the test's."""
         if state.step in self.looking.at and state.step < self.config.steps:
-            state.looks += [dataclasses.asdict(row) for row in self.looking.rows(self.model, state.step)]
+            state.looks += [dataclasses.asdict(row) for row in self.looking.rows(self.model, state.step, early=True)]
 
     def finish(self, state: Fit, learned: Iterable[Tensor]) -> None:
         """Say that it diverged where what learned, or the last score on validation, is no number."""

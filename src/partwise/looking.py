@@ -11,6 +11,7 @@ from partwise.batch import Batch
 from partwise.errors import ConfigError
 from partwise.evaluation import evaluation_batch, mode
 from partwise.rows import Row
+from partwise.seeds import generator_for
 
 EXAMPLES = 256  # of the test set, at most
 
@@ -38,13 +39,32 @@ class Looking:
         """The first of the test set."""
         return evaluation_batch(self.data, "test", n=self.test_size, seed=self.seed).rows(0, EXAMPLES)
 
-    def rows(self, model: nn.Module, step: int) -> list[Row]:
-        """What the probes find in the model, which has done `step` updates."""
-        if not self.probes:
-            return []
-        few = self.examples.to(next(model.parameters()).device)
+    @functools.cached_property
+    def training_examples(self) -> Batch:
+        """As a step of training has them."""
+        return self.data.sample(EXAMPLES, split="train", generator=generator_for(self.seed, "shown to probes"))
+
+    @functools.cached_property
+    def clean_examples(self) -> Batch:
+        """Without what makes the task noisy, where it can draw these; else the first of the test set."""
+        if not hasattr(self.data, "clean"):
+            return self.examples
+        return self.data.clean(EXAMPLES, generator=generator_for(self.seed, "clean set"))
+
+    def shown_to(self, probe: Any) -> Batch:
+        """What a probe asks to be shown (probes/__init__.py)."""
+        kinds = {"train": "training_examples", "clean": "clean_examples"}
+        return getattr(self, kinds.get(getattr(probe, "examples", "test"), "examples"))
+
+    def rows(self, model: nn.Module, step: int, *, early: bool = False) -> list[Row]:
+        """What the probes find in the model, which has done `step` updates; `early` leaves out those that look at
+        trained models only."""
+        device, found = next(model.parameters()).device, []
         with mode(model, training=False):
-            return [dataclasses.replace(row, step=step) for probe in self.probes for row in probe.measure(model, few)]
+            for probe in self.probes:
+                if not (early and getattr(probe, "at_the_end", False)):
+                    found += probe.measure(model, self.shown_to(probe).to(device))
+        return [dataclasses.replace(row, step=step) for row in found]
 
 
 def check_looks(probes: tuple[Any, ...], at: tuple[int, ...], steps: int) -> None:

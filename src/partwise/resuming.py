@@ -32,7 +32,7 @@ def stamp_of(
 
 
 def save_checkpoint(
-    path: Path, model: nn.Module, optimizer: torch.optim.AdamW, state: Fit, stamp: dict[str, Any]
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: Fit, stamp: dict[str, Any]
 ) -> None:
     """Weights, buffers, moments, the global generator, where the training stands and which one it is, as one file."""
     held = {f"model/{name}": tensor for name, tensor in weights(model).items()}
@@ -45,7 +45,7 @@ def save_checkpoint(
 
 def resumed(
     model: nn.Module, learn: LearnRule, config: TrainConfig, checkpoint: Path | None, stamp: dict[str, Any]
-) -> tuple[Fit, torch.optim.AdamW | None]:
+) -> tuple[Fit, torch.optim.Optimizer | None]:
     """Where the checkpoint stands, with its weights put in; a new beginning where there is none.
 
     Raises:

@@ -66,6 +66,8 @@ class Stack:
         self.turns = {0}.union(*(one.learn.changes() for one in trained))
         self.learning: set[str] = set()
         self._check_modes()
+        if any(one.config.optimizer != "adamw" for one in trained):
+            raise Unstackable("their optimizer is not adamw, and the step for all of them at once is AdamW's")
 
         def rows(name: str) -> Tensor:
             return torch.stack([tensors[name].detach() for tensors in whole])

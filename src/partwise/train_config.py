@@ -39,7 +39,7 @@ def _check_not_negative(name: str, value: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How a model is trained: AdamW (Loshchilov & Hutter 2019, arXiv:1711.05101), warmup, decay, clipping.
+    """How a model is trained: AdamW (Loshchilov & Hutter 2019, arXiv:1711.05101) or SGD, warmup, decay, clipping.
 
         rate(t) = lr * min(1, (t + 1) / warmup) * decay(t),    t = 0 ... steps - 1
 
@@ -53,6 +53,8 @@ class TrainConfig:
         betas: AdamW's.
         eps: AdamW's.
         weight_decay: on matrices and tables that learn; gains and biases have none unless `parts` says so.
+        optimizer: adamw; or sgd, with momentum and the weight decay added to the gradient.
+        momentum: SGD's.
         clip: largest norm of the gradient over what learns now; None leaves it.
         parts: own rates and decay of parts.
         evaluate_every: steps between two scores on validation; None is a tenth of the steps.
@@ -71,6 +73,8 @@ class TrainConfig:
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     weight_decay: float = 0.001
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    momentum: float = 0.9
     clip: float | None = 1.0
     parts: tuple[PartRate, ...] = ()
     evaluate_every: int | None = None
@@ -91,6 +95,8 @@ class TrainConfig:
         _check_not_negative("weight_decay", self.weight_decay)
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ConfigError(f"betas is {self.betas}: two numbers from 0 up to 1 were expected.")
+        if not 0 <= self.momentum < 1:
+            raise ConfigError(f"momentum is {self.momentum}: a number from 0 up to 1 was expected.")
         if self.decay not in _DECAYS:
             raise ConfigError(f"decay is {self.decay!r}: one of {', '.join(_DECAYS)} was expected.")
         if self.warmup < 0 or (self.evaluate_every is not None and self.evaluate_every < 1):

@@ -1,4 +1,4 @@
-"""One update of a model: gradient, clipping, AdamW over what learns now."""
+"""One update of a model: gradient, clipping, and AdamW or SGD over what learns now."""
 
 import itertools
 import math
@@ -21,13 +21,13 @@ SMALL_GRADIENT = 2**20  # numbers
 def update(
     model: nn.Module,
     batch: Batch,
-    optimizer: torch.optim.AdamW,
+    optimizer: torch.optim.Optimizer,
     *,
     config: TrainConfig,
     device: torch.device,
     precision: Precision,
 ) -> tuple[float, float]:
-    """One step: gradient, clipping, AdamW; the mean loss and the gradient's norm. It is not taken where one of the
+    """One step: gradient, clipping, optimizer; the mean loss and the gradient's norm. It is not taken where one of the
     two is no number."""
     loss = backward(model, batch, pieces=config.accumulate, device=device, precision=precision)
     gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
@@ -90,9 +90,9 @@ def backward(
 
 
 def optimizer_for(
-    model: nn.Module, learning: set[str], config: TrainConfig, *, before: torch.optim.AdamW | None = None
-) -> torch.optim.AdamW:
-    """AdamW over what learns, and nothing else.
+    model: nn.Module, learning: set[str], config: TrainConfig, *, before: torch.optim.Optimizer | None = None
+) -> torch.optim.Optimizer:
+    """AdamW, or SGD, over what learns, and nothing else.
 
     What learned before keeps its moments; what begins now starts with fresh ones, its bias correction counted from
     here; what stops is dropped. `requires_grad` follows.
@@ -105,12 +105,12 @@ def optimizer_for(
             groups.setdefault(settings[name], []).append(parameter)
         else:
             parameter.grad = None
-    optimizer = torch.optim.AdamW(
-        [{"params": held, "lr": lr, "peak": lr, "weight_decay": decay} for (lr, decay), held in groups.items()],
-        betas=config.betas,
-        eps=config.eps,
-        fused=True,
-    )
+    every = [{"params": held, "lr": lr, "peak": lr, "weight_decay": decay} for (lr, decay), held in groups.items()]
+    optimizer: torch.optim.Optimizer
+    if config.optimizer == "sgd":
+        optimizer = torch.optim.SGD(every, momentum=config.momentum)
+    else:
+        optimizer = torch.optim.AdamW(every, betas=config.betas, eps=config.eps, fused=True)
     if before is not None:
         for held_before, moments in before.state.items():
             if held_before.requires_grad:

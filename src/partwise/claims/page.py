@@ -5,12 +5,15 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from partwise.claims import mixit
+from partwise.claims import distributional, mixit
 from partwise.claims.claim import Claim, Finding, Study
 from partwise.errors import DamagedFile
 
 PAPERS: dict[str, list[Claim]] = {
     "Attention Retrieves, MLP Memorizes (Dong, Noci, Khodak, Li 2025, arXiv:2506.01115)": mixit.CLAIMS,
+    "Distributional Associations vs In-Context Reasoning (Chen, Bruna, Bietti 2024, arXiv:2406.03068)": (
+        distributional.CLAIMS
+    ),
 }
 RULES = """\
 Generated from the records beside it by `partwise claims`; nothing is written by hand.
@@ -42,11 +45,12 @@ def page(results: Path) -> str:
     studies = {name: Study.read(results / name) for name in named}
     lines = ["# Claims, and what was found", "", RULES]
     for paper, claims in PAPERS.items():
+        own = dict.fromkeys(claim.study for claim in claims)
         judged = [(claim, claim.judge(studies[claim.study])) for claim in claims]
         lines += [f"## {paper}", "", _summary(judged), ""]
-        lines += ["### The runs", "", *(f"- {study.name}: {study.about}." for study in studies.values()), ""]
+        lines += ["### The runs", "", *(f"- {name}: {studies[name].about}." for name in own), ""]
         for about, members in itertools.groupby(judged, key=lambda pair: pair[0].about):
-            lines += _section(about, list(members))
+            lines += _section(about, list(members), {name for name, study in studies.items() if study.cells})
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -57,12 +61,12 @@ def _summary(judged: Iterable[tuple[Claim, Finding]]) -> str:
     return f"{sum(counts.values())} claims: {told}."
 
 
-def _section(about: str, members: list[tuple[Claim, Finding]]) -> list[str]:
+def _section(about: str, members: list[tuple[Claim, Finding]], there: set[str]) -> list[str]:
     questions = not any(claim.paper for claim, _ in members)
     head = ["question", "answer", "runs"] if questions else ["claim", "paper", "ours", "verdict", "why", "runs"]
     lines = [f"### {about}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for claim, found in members:
-        runs = f"[{claim.study}]({claim.study}/table.md)"
+        runs = f"[{claim.study}]({claim.study}/table.md)" if claim.study in there else claim.study
         paper = f"{claim.paper} ({claim.status})"
         row = [claim.claim, found.ours, runs]
         if not questions:

@@ -6,6 +6,14 @@ Each law is a function of a config, its name a sentence, and `TOKEN_MIXER_LAWS` 
 checked in float64, every parameter moved off its start, so that a bias of zero hides nothing.
 """
 
+from partwise.contracts.ablations import (
+    ABLATION_LAWS,
+    an_ablation_edits_what_it_names_and_nothing_else,
+    an_edit_has_the_shape_and_type_of_the_weight,
+    check_ablation,
+    every_bit_is_put_back,
+    the_same_seed_gives_the_same_edit,
+)
 from partwise.contracts.channel_mixers import (
     CHANNEL_MIXER_LAWS,
     a_saved_channel_mixer_gives_the_same_output,
@@ -71,6 +79,7 @@ from partwise.contracts.token_mixers import (
 _join, _probed = built_join, probed  # the names that the tests call them by
 
 __all__ = [
+    "ABLATION_LAWS",
     "CHANNEL_MIXER_LAWS",
     "JOIN_LAWS",
     "PROBE_LAWS",
@@ -85,13 +94,17 @@ __all__ = [
     "a_probe_yields_rows",
     "a_saved_channel_mixer_gives_the_same_output",
     "a_saved_join_gives_the_same_output",
+    "an_ablation_edits_what_it_names_and_nothing_else",
+    "an_edit_has_the_shape_and_type_of_the_weight",
     "both_sides_go_through_a_join",
+    "check_ablation",
     "check_channel_mixer",
     "check_join",
     "check_probe",
     "check_task",
     "check_token_mixer",
     "each_position_is_on_its_own",
+    "every_bit_is_put_back",
     "floor_losses_are_those_of_distributions",
     "floors_are_predictions",
     "gradients_reach_its_parameters",
@@ -116,6 +129,7 @@ __all__ = [
     "the_referee_agrees_with_the_targets",
     "the_same_seed_gives_the_same_channel_mixer",
     "the_same_seed_gives_the_same_data",
+    "the_same_seed_gives_the_same_edit",
     "the_same_seed_gives_the_same_join",
     "the_same_seed_gives_the_same_weights",
     "the_splits_share_no_example",

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from partwise import configs
+from partwise.ablations import ABLATIONS
 from partwise.batch import IGNORE, Batch
 from partwise.channel_mixers import CHANNEL_MIXERS
 from partwise.corpora import CORPORA
@@ -51,7 +52,7 @@ def name_of(config: Any) -> str:
 
 def _registry_of(config: Any) -> Registry | None:
     """The catalogue that the config is registered in, if any."""
-    every = (TOKEN_MIXERS, CHANNEL_MIXERS, JOINS, TASKS, PROBES, CORPORA, ENCODERS)
+    every = (TOKEN_MIXERS, CHANNEL_MIXERS, JOINS, TASKS, PROBES, ABLATIONS, CORPORA, ENCODERS)
     return next((registry for registry in every if type(config) in registry), None)
 
 

@@ -23,6 +23,7 @@ from partwise.recipes.mixit import ARMS, Mixit, arm, grids_of, seeded
 from partwise.recipes.mixit_sizes import GRID_AT, PLAYS, SMALL, needle
 from partwise.registry import name_of
 from partwise.report.lines import FLOPS, View
+from partwise.report.places import Places
 from partwise.selection import SELECTION_SEEDS, Grid
 
 MLP = ("blocks.*.channel_mixer",)
@@ -38,7 +39,7 @@ class Sweep:
 
     tasks: ClassVar[tuple[str, ...]]
     scales: ClassVar[dict[str, Scale]]
-    view: ClassVar[View | None] = None
+    view: ClassVar[View | Places | None] = None
 
     def arms(self) -> list[Experiment]:
         """What is compared, with seed 0."""

@@ -108,7 +108,7 @@ def _draws(group: Group) -> Grid | None:
 
 
 def _strata(group: Group) -> Iterator[Grid]:
-    """Scores on parts of the test set, with the floor on the same part where it is known."""
+    """Scores on parts of the test set, or under names; with the floor on the same part where it is known."""
     inside = [cell for cell in group.details if cell.split != "test" and not cell.metric.endswith("loss")]
     kinds = dict.fromkeys((cell.metric, _stratum(cell)[0]) for cell in inside)
     for metric, by in kinds:
@@ -116,21 +116,44 @@ def _strata(group: Group) -> Iterator[Grid]:
         splits = list(dict.fromkeys(cell.split for cell in cells))
         if len(splits) < 2:
             continue
-        step = max(1, -(-(len(splits) - 1) // (MOST_STRATA - 1)))
-        shown = splits if len(splits) <= MOST_STRATA else [*splits[:-1:step], splits[-1]]
-        at = {(cell.architecture, cell.split): cell for cell in cells}
-        rows = [
-            [name, *(formats.number(at[name, s].mean, at[name, s]) if (name, s) in at else "–" for s in shown)]
-            for name, arm in group.arms.items()
-            if arm.n
-        ]
-        first = [next((cell for cell in cells if cell.split == split and cell.n), None) for split in shown]
-        if any(cell and cell.floor is not None for cell in first):
-            rows.append(["floor", *(formats.number(cell.floor, cell) if cell else "–" for cell in first)])
-        rows.append(["n", *(f"{cell.n_examples}" if cell and cell.n_examples else "–" for cell in first)])
-        some = f", {len(shown)} of {len(splits)} shown" if len(shown) < len(splits) else ""
-        header = [by, *(split.split("=", 1)[-1] for split in shown)]
-        yield Grid(f"{_name(group)}: {metric} {STRATA} {by}{some}", header, rows)
+        if all(_stratum(cell)[1].isdigit() for cell in cells):
+            yield _across(group, f"{_name(group)}: {metric} {STRATA} {by}", by, cells, splits)
+        else:
+            yield _down(group, f"{_name(group)}: {metric}, {by}", by, cells, splits)
+
+
+def _across(group: Group, title: str, by: str, cells: list[Cell], splits: list[str]) -> Grid:
+    """A column a stratum."""
+    step = max(1, -(-(len(splits) - 1) // (MOST_STRATA - 1)))
+    shown = splits if len(splits) <= MOST_STRATA else [*splits[:-1:step], splits[-1]]
+    at = {(cell.architecture, cell.split): cell for cell in cells}
+    rows = [
+        [name, *(formats.number(at[name, s].mean, at[name, s]) if (name, s) in at else "–" for s in shown)]
+        for name, arm in group.arms.items()
+        if arm.n
+    ]
+    first = [next((cell for cell in cells if cell.split == split and cell.n), None) for split in shown]
+    if any(cell and cell.floor is not None for cell in first):
+        rows.append(["floor", *(formats.number(cell.floor, cell) if cell else "–" for cell in first)])
+    rows.append(["n", *(f"{cell.n_examples}" if cell and cell.n_examples else "–" for cell in first)])
+    some = f", {len(shown)} of {len(splits)} shown" if len(shown) < len(splits) else ""
+    return Grid(f"{title}{some}", [by, *(split.split("=", 1)[-1] for split in shown)], rows)
+
+
+def _down(group: Group, title: str, by: str, cells: list[Cell], splits: list[str]) -> Grid:
+    """A row a name, with intervals: names are long, and may be many."""
+    at = {(cell.architecture, cell.split): cell for cell in cells if cell.n}
+    arms = [name for name in group.arms if any((name, split) in at for split in splits)]
+    rows = [
+        [split.split("=", 1)[-1], *(_with_spread(at[name, split]) if (name, split) in at else "–" for name in arms)]
+        for split in splits
+    ]
+    return Grid(title, [by, *arms], rows)
+
+
+def _with_spread(cell: Cell) -> str:
+    spread = formats.spread(cell)
+    return formats.mean(cell) + (f" [{spread}]" if spread else "")
 
 
 def _stratum(cell: Cell) -> tuple[str, str]:

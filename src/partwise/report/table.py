@@ -54,7 +54,7 @@ def grid_text(grid: Grid, width: int | None = None) -> str:
 
 def grids_markdown(grids: Iterable[Grid]) -> str:
     """Grids one below the other, each under its title."""
-    return "\n\n".join(part for grid in grids for part in (f"### {_escaped(grid.title)}", *_markdown_grid(grid))) + "\n"
+    return "\n\n".join(part for grid in grids for part in (f"### {_escaped(grid.title)}", *grid_md(grid))) + "\n"
 
 
 def _markdown(made: list[Cell]) -> str:

@@ -39,6 +39,7 @@ class Attention:
         qk_scale: the query and key weights start at this times the usual sd, 1/sqrt(width). At width 64 the sd .02 of
             published code is .16, and frozen queries and keys then stay at the floor (mixit.md 1.1).
         bias: whether the four maps have one.
+        identity_query: the query is the stream itself, q = x, and nothing to learn.
     """
 
     n_heads: int = 4
@@ -47,6 +48,7 @@ class Attention:
     rope_base: float = 10_000.0
     qk_scale: float = 1.0
     bias: bool = True
+    identity_query: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.qk_scale < float("inf"):
@@ -74,7 +76,11 @@ class SelfAttention(nn.Module):
         kv_width, qk_std = self.n_kv_heads * self.head_width, config.qk_scale * size.width**-0.5
         self.value = linear(size.width, kv_width, generator, bias=config.bias)
         self.out = linear(size.width, size.width, generator, bias=config.bias)
-        self.query = linear(size.width, size.width, generator, bias=config.bias, std=qk_std)
+        self.query: nn.Module
+        if config.identity_query:
+            self.query = nn.Identity()
+        else:
+            self.query = linear(size.width, size.width, generator, bias=config.bias, std=qk_std)
         self.key = linear(size.width, kv_width, generator, bias=config.bias, std=qk_std)
         self.scores, self.mix = Tap(), Tap()
 

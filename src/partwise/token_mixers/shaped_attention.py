@@ -28,7 +28,8 @@ class ShapedAttention(Attention):
         tau: "published", as coded: tau0 sqrt(K) width / base_width, so that scores of one token pair shrink as
             1 / width; or "theory": tau0 sqrt(width K), so that they shrink as 1 / sqrt(width) (mixit.md 1.4).
         base_width: the width at which the published tau is that of softmax attention; the theory has none.
-        n_heads, n_kv_heads, rope, rope_base, qk_scale, bias: as in attention; the published model has rope.
+        n_heads, n_kv_heads, rope, rope_base, qk_scale, bias, identity_query: as in attention; the published model has
+            rope.
     """
 
     tau0: float = 1.0
