@@ -13,7 +13,7 @@ from partwise.rows import Row
 # bounds of what is no headline, and so comes without a Metric: shares, and amounts that start at zero
 SHARES = ("accuracy", "exact_match")
 LOWER_IS_BETTER = ("loss", "squared_error", "bits_per_byte", "perplexity")
-NO_ADDRESS = ("test", "validation", "train", "model")  # where a row is from that is no probe's
+NO_ADDRESS = ("test", "validation", "train")  # where a row is from that is no probe's
 COUNTED = ("trainable_parameters", "total_parameters", "fixed_values")  # of the model, and no probe's either
 MAP = "attention_map"  # a row an entry: for a figure of its own
 HEAD = re.compile(r"(.*\.mix)\.(\d+)")  # a head's address; it has the same number in every seed and another task
