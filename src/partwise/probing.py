@@ -1,10 +1,10 @@
 """Probes put to runs that are done, each beside the same model as it was drawn: what `partwise probe` does."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from partwise.circuits import INPUT_FREE
 from partwise.errors import PartwiseError
@@ -102,31 +102,33 @@ def _grids(probe: str, every: Sequence[Probed]) -> list[Grid]:
     arms: dict[str, list[Probed]] = {}
     for one, own in zip(every, settings_of([one.record for one in every]), strict=True):
         arms.setdefault(f"{one.record.task} {one.experiment.arm}{f' {in_words(own)}' if own else ''}", []).append(one)
-    alone = every[0] if len(every) == 1 else None
-    title = (
-        "the strongest head, the mean over seeds" if alone is None else f"{next(iter(arms))}, seed {alone.record.seed}"
-    )
+    if len(every) == 1:
+        title, first = f"{probe}: {next(iter(arms))}, seed {every[0].record.seed}", "head"
+    else:
+        title, first = f"{probe}: the strongest head, the mean over seeds", "arm"
     grids = []
     for of_heads in (True, False):
-        trained, at_start = (
-            {arm: _means(probe, [getattr(one, name) for one in runs], of_heads) for arm, runs in arms.items()}
-            if alone is None
-            else _by_place(probe, getattr(alone, name), of_heads)
-            for name in ("trained", "at_start")
-        )
-        quantities = list(dict.fromkeys(name.removesuffix(INPUT_FREE) for line in trained.values() for name in line))
-        short_names = [name.removeprefix(f"{probe}.") for name in quantities]
-        rows = [
-            [line, *(_cell(name, trained[line], at_start.get(line, {})) for name in quantities)] for line in trained
-        ]
+        trained, at_start = (_lines(probe, arms, name, of_heads) for name in ("trained", "at_start"))
+        names = list(dict.fromkeys(name.removesuffix(INPUT_FREE) for line in trained.values() for name in line))
+        columns = [[_cell(name, trained[line], at_start.get(line, {})) for line in trained] for name in names]
+        shorter = [name.removeprefix(f"{probe}.") for name in names]
         if of_heads:
-            grids.append(Grid(f"{probe}: {title}", ["head" if alone else "arm", *short_names], rows))
-        else:
-            turned = (
-                [list(column) for column in zip(["of the model", *short_names], *rows, strict=True)] if rows else [[]]
-            )
-            grids.append(Grid(f"{probe}, of the model as a whole", turned[0], turned[1:]))
-    return [grid for grid in grids if grid.rows and any(any(row[1:]) for row in grid.rows)]
+            grids.append(Grid(title, [first, *shorter], [list(row) for row in zip(trained, *columns, strict=True)]))
+        else:  # many numbers and few lines
+            rows = [[name, *column] for name, column in zip(shorter, columns, strict=True)]
+            grids.append(Grid(f"{probe}, the model as a whole", ["quantity", *trained], rows))
+    return [grid for grid in grids if grid.rows]
+
+
+def _lines(
+    probe: str, arms: Mapping[str, Sequence[Probed]], name: Literal["trained", "at_start"], of_heads: bool
+) -> dict[str, dict[str, float]]:
+    """{head or arm: {quantity: value}}; of a single run its heads, or the model."""
+    every = [run for runs in arms.values() for run in runs]
+    if len(every) == 1:
+        return _by_place(probe, getattr(every[0], name), of_heads)
+    means = {arm: _means(probe, [getattr(run, name) for run in runs], of_heads) for arm, runs in arms.items()}
+    return {arm: found for arm, found in means.items() if found}
 
 
 def _by_place(probe: str, rows: Sequence[Row], of_heads: bool) -> dict[str, dict[str, float]]:

@@ -179,7 +179,7 @@ def _probes(group: Group) -> Iterator[Grid]:
 
 
 def _looks(group: Group) -> Iterator[Grid]:
-    """What probes found on the way, step by step."""
+    """What probes found on the way, step by step; neither what stays as it is, nor the losses beside scores."""
     arms = {name: cell for name, cell in group.arms.items() if cell.looks}
     steps = sorted({step for cell in arms.values() for at in cell.looks.values() for step in at})
     rows = [
@@ -187,7 +187,7 @@ def _looks(group: Group) -> Iterator[Grid]:
         for key in sorted({key for cell in arms.values() for key in cell.looks})
         for quantity, unit, where in [key]
         for name, cell in arms.items()
-        if key in cell.looks
+        if key in cell.looks and len(set(cell.looks[key].values())) > 1 and not quantity.endswith(".loss")
     ]
     if rows:
         header = ["probe", "where", "after step", *map(str, steps)]
