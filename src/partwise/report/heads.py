@@ -84,8 +84,8 @@ def draw_portrait(record: RunRecord, rows: Sequence[Row], path: Path | str, *, n
 
         across, down = _shape(maps) if maps else (1, 0)
         width = max(3.6 + 2.7 * len(squares), 1.7 * across + 0.9)
-        figure = Figure(figsize=(width, 3.2 + 1.8 * down), layout="constrained")
-        parts = figure.subfigures(2, 1, height_ratios=[3.2, 1.8 * down], squeeze=False).flat if maps else [figure]
+        figure = Figure(figsize=(width, 3.2 + 2.3 * down), layout="constrained")
+        parts = figure.subfigures(2, 1, height_ratios=[3.2, 2.3 * down], squeeze=False).flat if maps else [figure]
         top = parts[0].subplots(1, 1 + len(squares), squeeze=False, width_ratios=[1.4, *[1.0] * len(squares)])[0]
         _curve(top[0], record)
         for axes, (title, found) in zip(top[1:], squares.items(), strict=True):
@@ -124,11 +124,16 @@ def _curve(axes: "Axes", record: RunRecord) -> None:
     points = [(step, value) for step, value in scored if value is not None]
     of = readings.metric(name, record.headline, [])
     known = readings.score(record, name, "test", of)
-    for value, label in ((known.floor, "floor"), (known.ceiling, "ceiling")):
+    for value, label, below in ((known.floor, "floor", False), (known.ceiling, "ceiling", True)):
         if math.isfinite(value):
             axes.axhline(value, linestyle=(0, (4, 3)), linewidth=1, color="#888888")
-            axes.annotate(label, (1, value), (-2, -3), xycoords=("axes fraction", "data"), textcoords="offset points",
-                          ha="right", va="top", fontsize=7.5, color="#666666")  # fmt: skip
+            place: dict[str, Any] = {
+                "xytext": (-2, -3 if below else 3),
+                "va": "top" if below else "bottom",
+                "ha": "right",
+            }
+            axes.annotate(label, (1, value), xycoords=("axes fraction", "data"), textcoords="offset points",
+                          fontsize=7.5, color="#666666", **place)  # fmt: skip
     if points:
         axes.plot(*zip(*points, strict=True), color=PALETTE[0], marker="o", markersize=3.5)
     axes.set_xlim(left=0)
