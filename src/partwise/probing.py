@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from partwise.circuits import INPUT_FREE
 from partwise.errors import PartwiseError
+from partwise.execution import choose_execution
 from partwise.experiment import Experiment, load_run
 from partwise.looking import Looking
 from partwise.probes import PROBES
@@ -56,12 +57,9 @@ def probed(place: Path, probes: Sequence[Any]) -> Probed:
     data, drawn = experiment.build()
     seed, size = experiment.seed_of("data"), experiment.test_size
     looking = Looking(data=data, seed=seed, test_size=size, probes=tuple(probes))
-    found = Probed(
-        record=record,
-        experiment=experiment,
-        trained=looking.rows(model, record.steps),
-        at_start=looking.rows(drawn, 0),
-    )
+    with choose_execution(model).in_force():  # its threads: with more than a small model is worth, each waits for all
+        trained, at_start = looking.rows(model, record.steps), looking.rows(drawn, 0)
+    found = Probed(record=record, experiment=experiment, trained=trained, at_start=at_start)
     plain = {name: [dataclasses.asdict(row) for row in getattr(found, name)] for name in ("trained", "at_start")}
     write_json(place / KEPT, {"digest": record.digest, **plain})
     return found
