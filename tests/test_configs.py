@@ -63,7 +63,7 @@ def test_every_part_survives_json(registry, name):
 
 def test_every_part_survives_with_each_field_off_its_default():
     for config in (
-        Attention(n_heads=2, n_kv_heads=1, rope=False, rope_base=3.0, qk_scale=0.5, bias=False),
+        Attention(n_heads=2, n_kv_heads=1, rope=False, rope_base=3.0, qk_scale=0.5, bias=False, identity_query=True),
         RandomMixing(n_heads=2, std=(0.0, 0.5), identity=False, sink=True, bias=False),
         Needle(n_pairs=5, min_pairs=2, n_keys=9, n_values=4),
         Memorization(n_first=3, n_second=4, n_values=5),

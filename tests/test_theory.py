@@ -160,7 +160,7 @@ def test_the_equations_hold_and_planted_faults_do_not():
 
 def test_a_fault_ends_the_command_with_exit_code_one(command, monkeypatch, tmp_path):  # noqa: F811
     monkeypatch.setattr(propagation, "NETS", (Net(causal=True, strength=3.0),))
-    monkeypatch.setitem(CHECKS._classes, "propagation", lambda: SMALL)
+    monkeypatch.setitem(CHECKS._classes, "propagation", type("Small", (), {"__new__": lambda cls: SMALL}))
     code, out, error = command("check theory --only propagation --out right")
     assert code == 0, out + error
     assert {path.name for path in (tmp_path / "right").iterdir()} == {

@@ -312,11 +312,15 @@ def signed(experiment: Experiment, trained: RunRecord, model: Transformer, place
         rows=[dataclasses.replace(row, experiment=experiment.digest) for row in trained.rows],
     )
     if place is not None:
-        note = {"experiment": configs.to_plain(experiment), "shape": dataclasses.asdict(model.shape)}
-        save_tensors(place / "model.safetensors", weights(model), note)
+        save_tensors(place / "model.safetensors", weights(model), weights_note(experiment, model.shape))
         write_text(place / "record.json", record.to_json())  # last: its presence says that the run is whole
         remove(place, "checkpoint.safetensors", "failure.json", "error.txt")
     return record
+
+
+def weights_note(experiment: Experiment, shape: TaskShape) -> dict[str, Any]:
+    """What stands beside the weights of a run, so that they can be loaded without the task's data."""
+    return {"experiment": configs.to_plain(experiment), "shape": dataclasses.asdict(shape)}
 
 
 def load_run(folder: Path | str) -> tuple[Experiment, Transformer]:

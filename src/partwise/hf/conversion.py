@@ -11,12 +11,13 @@ from transformers import AutoConfig
 from partwise import configs
 from partwise.checkpoint import fingerprint, save_tensors, weights
 from partwise.errors import ConfigError, DamagedFile
-from partwise.experiment import Experiment, load_run
+from partwise.experiment import Experiment, load_run, weights_note
 from partwise.hf.card import card
 from partwise.hf.configuration import PartwiseConfig
 from partwise.hf.modeling import PartwiseForCausalLM, PartwiseForSequenceClassification
 from partwise.parts import census
 from partwise.records import RunRecord, write_json, write_text
+from partwise.shapes import TaskShape
 
 RECORD = "record.json"
 
@@ -48,7 +49,7 @@ def from_run(folder: Path | str, *, frozen_as_seed: bool = False) -> Any:
         max_position_embeddings=shape.length,
         seed=experiment.seed_of("frozen"),
         frozen_as_seed=frozen_as_seed,
-        run={"experiment": configs.to_plain(experiment), "sha256": fingerprint(weights(trained))},
+        run={**weights_note(experiment, shape), "sha256": fingerprint(weights(trained))},
         **settings,
     )
     kind = PartwiseForCausalLM if shape.n_outputs is None else PartwiseForSequenceClassification
@@ -103,7 +104,7 @@ def to_run(folder: Path | str, to: Path | str) -> Experiment:
         )
     experiment = configs.from_plain(Experiment, config.run["experiment"])
     plain, to = configs.to_plain(experiment), Path(to)
-    save_tensors(to / "model.safetensors", tensors, {"experiment": plain})
+    save_tensors(to / "model.safetensors", tensors, weights_note(experiment, TaskShape(**config.run["shape"])))
     write_json(to / "experiment.json", plain)
     shutil.copyfile(Path(folder) / RECORD, to / RECORD)
     return experiment
