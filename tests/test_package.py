@@ -68,8 +68,12 @@ def test_every_public_name_is_there_and_typed_as_it_is_at_run_time():
         _ = partwise.nothing
 
 
+def _name(package):
+    return package.lower().replace("-", "_")
+
+
 def test_what_is_imported_is_declared_and_what_is_declared_is_pinned():
-    declared = {re.split(r"[<>=;\[ ]", need)[0].lower() for need in importlib.metadata.requires("partwise") or ()}
+    declared = {_name(re.split(r"[<>=;\[ ]", need)[0]) for need in importlib.metadata.requires("partwise") or ()}
     imported = set()
     for file in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -80,7 +84,7 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_pinned():
     outside = imported - set(sys.stdlib_module_names) - {"partwise"}
     assert outside <= declared
     lines = (ROOT / "constraints.txt").read_text().splitlines()
-    pinned = {line.split("==")[0].lower() for line in lines if "==" in line}
+    pinned = {_name(line.split("==")[0]) for line in lines if "==" in line}
     assert declared <= pinned
 
 
