@@ -146,7 +146,6 @@ def test_an_identity_query_is_attention_whose_query_map_is_the_identity():
         assert torch.allclose(plain(tokens), given(tokens), atol=1e-6)
 
 
-@CORPORA.register("a_few_words")
 @dataclass(frozen=True, kw_only=True)
 class AFewWords:
     """A text for tests."""
