@@ -3,11 +3,13 @@
 A config's `read()` gives a `Text`. The order of the documents is always the same: the splits of a task are made of it.
 """
 
+import glob
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from partwise.errors import ConfigError
+from partwise.errors import ConfigError, did_you_mean
 from partwise.registry import Registry
 
 
@@ -48,3 +50,20 @@ def documents_of(texts: Iterable[str], name: str) -> tuple[str, ...]:
     if not found:
         raise ConfigError(f"{name} is empty: there is no text in it.")
     return found
+
+
+def paths_of(names: Iterable[str]) -> list[Path]:
+    """Every file that the names and patterns mean, once, by name.
+
+    Raises:
+        ConfigError: a name or pattern matches none.
+    """
+    paths: dict[Path, None] = {}
+    for asked in names:
+        matching = [path for path in map(Path, sorted(glob.glob(asked, recursive=True))) if path.is_file()]
+        if not matching:
+            folder = Path(asked).parent
+            near = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+            raise ConfigError(f"there is no file {asked}.{did_you_mean(Path(asked).name, near)}")
+        paths |= dict.fromkeys(matching)
+    return list(paths)

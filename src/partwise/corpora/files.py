@@ -1,7 +1,6 @@
 """Text of one's own: plain text, JSON, JSON lines, CSV and Parquet, by file names and patterns."""
 
 import csv
-import glob
 import io
 import json
 from collections.abc import Callable, Iterator
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from partwise.corpora import CORPORA, Text, documents_of
+from partwise.corpora import CORPORA, Text, documents_of, paths_of
 from partwise.errors import ConfigError, did_you_mean
 from partwise.optional import imported
 
@@ -35,24 +34,8 @@ class Files:
 
     def read(self) -> Text:
         name = ", ".join(self.files)
-        found = (text for path in self._paths() for text in self._texts(path))
+        found = (text for path in paths_of(self.files) for text in self._texts(path))
         return Text(documents=documents_of(found, name), name=name)
-
-    def _paths(self) -> list[Path]:
-        """Every file once, by name.
-
-        Raises:
-            ConfigError: a name or pattern matches none.
-        """
-        paths: dict[Path, None] = {}
-        for asked in self.files:
-            matching = [path for path in map(Path, sorted(glob.glob(asked, recursive=True))) if path.is_file()]
-            if not matching:
-                folder = Path(asked).parent
-                names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-                raise ConfigError(f"there is no file {asked}.{did_you_mean(Path(asked).name, names)}")
-            paths |= dict.fromkeys(matching)
-        return list(paths)
 
     def _texts(self, path: Path) -> Iterator[str]:
         kinds: dict[str, Callable[[Path], Iterator[Any]]] = {

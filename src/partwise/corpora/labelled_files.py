@@ -1,7 +1,6 @@
 """Labelled text of one's own: tables and JSON lines, by file names and patterns."""
 
 import csv
-import glob
 import io
 import json
 from collections.abc import Iterator
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from partwise.corpora import CORPORA, Text
+from partwise.corpora import CORPORA, Text, paths_of
 from partwise.errors import ConfigError, did_you_mean
 from partwise.text.labels import labelled_text
 
@@ -43,24 +42,8 @@ class LabelledFiles:
             )
 
     def read(self) -> Text:
-        pairs = (pair for path in self._paths() for pair in self._pairs(path))
+        pairs = (pair for path in paths_of(self.files) for pair in self._pairs(path))
         return labelled_text(pairs, ", ".join(self.files))
-
-    def _paths(self) -> list[Path]:
-        """Every file once, by name.
-
-        Raises:
-            ConfigError: a name or pattern matches none.
-        """
-        paths: dict[Path, None] = {}
-        for asked in self.files:
-            matching = [path for path in map(Path, sorted(glob.glob(asked, recursive=True))) if path.is_file()]
-            if not matching:
-                folder = Path(asked).parent
-                names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-                raise ConfigError(f"there is no file {asked}.{did_you_mean(Path(asked).name, names)}")
-            paths |= dict.fromkeys(matching)
-        return list(paths)
 
     def _pairs(self, path: Path) -> Iterator[tuple[Any, Any, str]]:
         kinds = {".csv": _quoted, ".tsv": _tabbed, ".txt": _tabbed, ".jsonl": _objects}

@@ -84,9 +84,7 @@ class NGrams:
             found_BL = np.where(longest_L, true_BL, found_BL)
             if k < order:
                 p_BL = _interpolated(self._spread[k - 1], grams_BL, contexts_BL, p_BL)
-                before_BL = (
-                    contexts_BL if k == 1 else np.pad(contexts_BL, ((0, 0), (1, 0)), constant_values=UNSEEN)[:, :-1]
-                )
+                before_BL = contexts_BL if k == 1 else _shifted(contexts_BL)
                 contexts_BL = self._ids(k, before_BL, tokens_BL)
         return -np.log(found_BL)
 
