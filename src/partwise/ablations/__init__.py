@@ -8,7 +8,8 @@ float64, the largest first.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -84,16 +85,39 @@ def rank_of(weight_OI: Tensor, *, rank: int | None, share: float) -> int:
     return min(rank, largest) if rank is not None else int(share * largest)
 
 
-def check_rank(rank: int | None, share: float) -> None:
-    """Raises:
-    ConfigError: one of them cannot be.
+@dataclass(frozen=True, kw_only=True)
+class OfRank:
+    """What the edits share that are told a number of components: `edited_matrix` is their own. Vectors stay.
+
+    Args:
+        pattern: which weights.
+        rank: r; None takes the share.
+        share: r = int(share * the smaller side of the matrix).
     """
-    if rank is not None and rank < 0:
-        raise ConfigError(f"rank={rank}: a number of components from 0 on was expected, or null for the share.")
-    if not 0 <= share <= 1:
-        raise ConfigError(f"share={share}: a share of the components, from 0 to 1, was expected.")
 
+    word: ClassVar[str]  # in a table
 
-def rank_in_words(rank: int | None, share: float) -> str:
-    """'rank 3', or 'share 0.1'."""
-    return f"rank {rank}" if rank is not None else f"share {share:g}"
+    pattern: str = "blocks.*.channel_mixer"
+    rank: int | None = None
+    share: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.rank is not None and self.rank < 0:
+            raise ConfigError(
+                f"rank={self.rank}: a number of components from 0 on was expected, or null for the share."
+            )
+        if not 0 <= self.share <= 1:
+            raise ConfigError(f"share={self.share}: a share of the components, from 0 to 1, was expected.")
+
+    @property
+    def label(self) -> str:
+        how_many = f"rank {self.rank}" if self.rank is not None else f"share {self.share:g}"
+        return f"{self.pattern} {self.word} {how_many}"
+
+    def edited(self, weight: Tensor, *, generator: torch.Generator) -> Tensor:
+        if weight.ndim < 2:
+            return weight
+        return self.edited_matrix(weight, rank_of(weight, rank=self.rank, share=self.share), generator)
+
+    def edited_matrix(self, weight: Tensor, rank: int, generator: torch.Generator) -> Tensor:
+        raise NotImplementedError

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from partwise.ablations import ABLATIONS, check_rank, composed, decomposed, rank_in_words, rank_of
+from partwise.ablations import ABLATIONS, OfRank, composed, decomposed
 
 
 @ABLATIONS.register("keep_bottom")
 @dataclass(frozen=True, kw_only=True)
-class KeepBottom:
+class KeepBottom(OfRank):
     """Keep the r smallest components of each matrix. Vectors (biases, gains) stay.
 
     What a model learned may sit in the largest component (docs/papers: common noise in an associative memory), which
@@ -22,20 +22,11 @@ class KeepBottom:
         share: r = int(share * the smaller side of the matrix).
     """
 
-    pattern: str = "blocks.*.channel_mixer"
-    rank: int | None = None
+    word = "bottom"
+
     share: float = 0.9
 
-    def __post_init__(self) -> None:
-        check_rank(self.rank, self.share)
-
-    @property
-    def label(self) -> str:
-        return f"{self.pattern} bottom {rank_in_words(self.rank, self.share)}"
-
-    def edited(self, weight: Tensor, *, generator: torch.Generator) -> Tensor:
-        if weight.ndim < 2:
-            return weight
+    def edited_matrix(self, weight: Tensor, rank: int, generator: torch.Generator) -> Tensor:
         u_OR, s_R, v_RI = decomposed(weight)
-        s_R[: len(s_R) - rank_of(weight, rank=self.rank, share=self.share)] = 0
+        s_R[: len(s_R) - rank] = 0
         return composed(u_OR, s_R, v_RI, weight)

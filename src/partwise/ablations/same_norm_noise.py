@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from partwise.ablations import ABLATIONS, check_rank, decomposed, rank_in_words, rank_of
+from partwise.ablations import ABLATIONS, OfRank, decomposed
 
 
 @ABLATIONS.register("same_norm_noise")
 @dataclass(frozen=True, kw_only=True)
-class SameNormNoise:
+class SameNormNoise(OfRank):
     """Add Gaussian noise to each matrix, of the Frobenius norm that keeping its r largest components takes away.
 
         W + E,    |E|^2 = sum over i > r of s_i^2,    E's entries independent and alike
@@ -23,21 +23,9 @@ class SameNormNoise:
         share: r = int(share * the smaller side of the matrix).
     """
 
-    pattern: str = "blocks.*.channel_mixer"
-    rank: int | None = None
-    share: float = 0.1
+    word = "noise for"
 
-    def __post_init__(self) -> None:
-        check_rank(self.rank, self.share)
-
-    @property
-    def label(self) -> str:
-        return f"{self.pattern} noise for {rank_in_words(self.rank, self.share)}"
-
-    def edited(self, weight: Tensor, *, generator: torch.Generator) -> Tensor:
-        if weight.ndim < 2:
-            return weight
+    def edited_matrix(self, weight: Tensor, rank: int, generator: torch.Generator) -> Tensor:
         _, s_R, _ = decomposed(weight)
-        taken = s_R[rank_of(weight, rank=self.rank, share=self.share) :].norm()
         noise = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
-        return weight + (noise * (taken / noise.norm())).to(weight)
+        return weight + (noise * (s_R[rank:].norm() / noise.norm())).to(weight)

@@ -67,3 +67,18 @@ def paths_of(names: Iterable[str]) -> list[Path]:
             raise ConfigError(f"there is no file {asked}.{did_you_mean(Path(asked).name, near)}")
         paths |= dict.fromkeys(matching)
     return list(paths)
+
+
+def utf8(path: Path) -> str:
+    """The file's text, without a byte order mark.
+
+    Raises:
+        ConfigError: it is not UTF-8; the text says where.
+    """
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path} is not UTF-8: byte {content[error.start]:#04x} at place {error.start}; save it as UTF-8."
+        ) from None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from partwise.corpora import CORPORA, Text, documents_of, paths_of
+from partwise.corpora import CORPORA, Text, documents_of, paths_of, utf8
 from partwise.errors import ConfigError, did_you_mean
 from partwise.optional import imported
 
@@ -46,7 +46,7 @@ class Files:
         }
         read = kinds.get(path.suffix.lower())
         if read is None:
-            text = _utf8(path)
+            text = utf8(path)
             yield from text.splitlines() if self.documents == "line" else [text]
             return
         try:
@@ -64,29 +64,19 @@ class Files:
         raise ConfigError(f"{path} has no text in {self.column!r}: {had}.{did_you_mean(self.column, map(str, known))}")
 
 
-def _utf8(path: Path) -> str:
-    content = path.read_bytes()
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{path} is not UTF-8: byte {content[error.start]:#04x} at place {error.start}; save it as UTF-8."
-        ) from None
-
-
 def _json(path: Path) -> Iterator[Any]:
     """A list of objects or strings; an object alone."""
-    held = json.loads(_utf8(path))
+    held = json.loads(utf8(path))
     yield from held if isinstance(held, list) else [held]
 
 
 def _json_lines(path: Path) -> Iterator[Any]:
-    yield from (json.loads(line) for line in _utf8(path).split("\n") if line.strip())
+    yield from (json.loads(line) for line in utf8(path).split("\n") if line.strip())
 
 
 def _csv(path: Path) -> Iterator[dict[str, Any]]:
     csv.field_size_limit(2**31 - 1)
-    yield from csv.DictReader(io.StringIO(_utf8(path), newline=""))
+    yield from csv.DictReader(io.StringIO(utf8(path), newline=""))
 
 
 def _parquet(path: Path) -> Iterator[dict[str, Any]]:

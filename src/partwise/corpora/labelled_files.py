@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from partwise.corpora import CORPORA, Text, paths_of
+from partwise.corpora import CORPORA, Text, paths_of, utf8
 from partwise.errors import ConfigError, did_you_mean
 from partwise.text.labels import labelled_text
 
@@ -83,7 +83,7 @@ def _under_head(rows: Iterator[tuple[Any, int]], path: Path) -> Iterator[tuple[A
 
 def _quoted(path: Path) -> Iterator[tuple[list[str], int]]:
     csv.field_size_limit(2**31 - 1)
-    reader = csv.reader(io.StringIO(_utf8(path), newline=""), strict=True)
+    reader = csv.reader(io.StringIO(utf8(path), newline=""), strict=True)
     try:
         for row in reader:
             if row:
@@ -110,16 +110,6 @@ def _objects(path: Path) -> Iterator[tuple[Any, int]]:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines that are not blank, with their numbers from 1; other signs that end a line are part of a text."""
-    for at, content in enumerate(_utf8(path).split("\n"), start=1):
+    for at, content in enumerate(utf8(path).split("\n"), start=1):
         if content.strip():
             yield at, content.removesuffix("\r")
-
-
-def _utf8(path: Path) -> str:
-    content = path.read_bytes()
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{path} is not UTF-8: byte {content[error.start]:#04x} at place {error.start}; save it as UTF-8."
-        ) from None
