@@ -260,16 +260,22 @@ class Transformer(nn.Module):
 
     def stream(self, batch: Batch, read_BQ: Tensor | None = None) -> Tensor:
         """What the unembedding is given: (B, L, D), (B, Q, D) at `read_BQ`, or (1, N, D) of a packed batch."""
-        lengths_B, packing, length = batch.lengths_B, batch.packing, batch.tokens_BL.shape[1]
+        return self.stream_from(0, self.entering(batch), batch, read_BQ)
+
+    def entering(self, batch: Batch) -> Tensor:
+        """What the first block is given: (B, L, D), or (1, N, D) of a packed batch."""
+        packing, length = batch.packing, batch.tokens_BL.shape[1]
         if length > self.shape.length:
             raise ConfigError(f"an input of length {length}, but this model was made for {self.shape.length} at most.")
         if packing is None:
-            x_BLD = self.embedded(batch.tokens_BL, torch.arange(length, device=batch.tokens_BL.device))
-        else:
-            x_BLD = self.embedded(packing.pack(batch.tokens_BL), packing.at_N)
-        for block in self.blocks[:-1]:
-            x_BLD = block(x_BLD, lengths_B, packing=packing)
-        return self.final_norm(self.blocks[-1](x_BLD, lengths_B, read_BQ, packing=packing))
+            return self.embedded(batch.tokens_BL, torch.arange(length, device=batch.tokens_BL.device))
+        return self.embedded(packing.pack(batch.tokens_BL), packing.at_N)
+
+    def stream_from(self, layer: int, x_BLD: Tensor, batch: Batch, read_BQ: Tensor | None = None) -> Tensor:
+        """What the unembedding is given, where block `layer` is given x: what lies below need not be computed again."""
+        for block in self.blocks[layer:-1]:
+            x_BLD = block(x_BLD, batch.lengths_B, packing=batch.packing)
+        return self.final_norm(self.blocks[-1](x_BLD, batch.lengths_B, read_BQ, packing=batch.packing))
 
     def embedded(self, tokens_BL: Tensor, at_L: Tensor) -> Tensor:
         """What the first block is given, (B, L, D): tokens that stand at the positions `at_L`."""
